@@ -52,7 +52,7 @@ def visible(text: str) -> str:
     """A text from outside as it may be printed: hidden characters are written as their codes; tabs
     and line ends stay.
     """
-    return HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def option(*path: str) -> str:
@@ -70,7 +70,7 @@ def keyword(path: Path) -> str:
 
 def spelled(message: str, spell: Callable[[Path], str]) -> str:
     """A message with every option in it spelled by ``spell``."""
-    return _OPTION.sub(lambda found: spell(tuple(found[1].split("."))), message)
+    return _OPTION.sub(lambda match: spell(tuple(match[1].split("."))), message)
 
 
 def in_python(message: str) -> str:
@@ -207,7 +207,7 @@ def _near(name: str, names: Sequence[str]) -> list[str]:
     """At most three names that ``name`` may have been meant for: names that begin with it, or else
     the most similar ones.
     """
-    begun = [known for known in names if len(name) > 1 and known.startswith(name)]
+    begun = [candidate for candidate in names if len(name) > 1 and candidate.startswith(name)]
     return begun[:3] or difflib.get_close_matches(name, names, n=3, cutoff=0.4)
 
 

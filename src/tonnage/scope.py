@@ -152,6 +152,10 @@ def refused(kind: str, name: str) -> str:
     """Why something is not covered, in one clause that ends with the page; "" where it is merely
     not known.
     """
-    asked = name.strip().lstrip("-").lower().rsplit("/", 1)[-1].replace("_", "-").replace(" ", "-")
-    why = next((why for pattern, why in REFUSED.get(kind, ()) if re.fullmatch(pattern, asked)), "")
+    plain_name = (
+        name.strip().lstrip("-").lower().rsplit("/", 1)[-1].replace("_", "-").replace(" ", "-")
+    )
+    why = next(
+        (why for pattern, why in REFUSED.get(kind, ()) if re.fullmatch(pattern, plain_name)), ""
+    )
     return f"{why} ({PAGE})" if why else ""

@@ -125,10 +125,10 @@ def run_find_max(
     facts = _facts(asked, selftest)
     closed = isinstance(load, ClosedLoop)
     with tempfile.TemporaryDirectory() as scratch:
-        made = itertools.count()
+        counter = itertools.count()
 
         def run(value: float) -> Measured:
-            place = next(made)
+            place = next(counter)
             folder = (
                 None
                 if output is None
@@ -158,12 +158,12 @@ def _check_descriptors(asked: Bench) -> None:
         [q.arrivals.concurrency for q in asked.questions if isinstance(q.arrivals, ClosedLoop)],
         default=1,
     )
-    wanted, most = -(-clients // asked.setup.workers) + SPARE_DESCRIPTORS, more_descriptors()
-    if wanted > most:
+    needed, limit = -(-clients // asked.setup.workers) + SPARE_DESCRIPTORS, more_descriptors()
+    if needed > limit:
         raise InputError(
-            f"{option('concurrency')}: {clients} clients need {wanted} open files in each client"
-            f" process, and this user may open {most}; raise that (`ulimit -n`), or share them out"
-            f" with {option('workers')} {-(-clients // max(most - SPARE_DESCRIPTORS, 1))}"
+            f"{option('concurrency')}: {clients} clients need {needed} open files in each client"
+            f" process, and this user may open {limit}; raise that (`ulimit -n`), or share them out"
+            f" with {option('workers')} {-(-clients // max(limit - SPARE_DESCRIPTORS, 1))}"
         )
 
 
@@ -180,10 +180,10 @@ def _one(
     """Measure one load, into a folder that is kept or into one that is not."""
     load = question.draw()
     watcher = watch(load.words)
-    setup, made = asked.setup, asked.setup.prompts
+    setup, prompts = asked.setup, asked.setup.prompts
     # that no earlier load has sent: a server's prefix cache would answer them sooner
-    if isinstance(made, Prompts):
-        setup = replace(setup, prompts=replace(made, salt=secrets.randbits(64)))
+    if isinstance(prompts, Prompts):
+        setup = replace(setup, prompts=replace(prompts, salt=secrets.randbits(64)))
     items = (
         {"isl": None, "osl": None, "items": int(question.isl.mean)}
         if setup.endpoint.kind == "infer"

@@ -43,8 +43,8 @@ def compare_runs(
     from tonnage.bench.intervals import compare
 
     invalid = InvalidRuns(include=include_invalid, allow_errors=True)
-    run, other = (_believed(folder, invalid) for folder in (first, second))
-    comparison = compare(run.requests, other.requests, slo=attainments(attain))
+    run, second_run = (_believed(folder, invalid) for folder in (first, second))
+    comparison = compare(run.requests, second_run.requests, slo=attainments(attain))
     return replace(comparison, notes=(*comparison.notes, *invalid.sentences))
 
 
@@ -80,10 +80,10 @@ def compare_plan(
     if instances is not None and instances < 1:
         raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
     if router is not None and (router not in ROUTERS or router in BY_CONTENT):
-        known = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
-        raise InputError(f"{option('router')}: '{router}' is none of {known}")
+        router_names = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
+        raise InputError(f"{option('router')}: '{router}' is none of {router_names}")
     invalid = InvalidRuns(include=include_invalid, allow_errors=True)
-    found, choice = _believed(run, invalid), planned(plan, coefficients=coefficients)
+    measured, choice = _believed(run, invalid), planned(plan, coefficients=coefficients)
     if not choice.plan.provenance.simulated:
         raise InputError(
             f"{plan}: rests on measured points and makes no prediction; give a plan that was"
@@ -91,18 +91,18 @@ def compare_plan(
         )
     count, between = instances or choice.instances, router or ROUTER
     replayed = replay(
-        found.requests,
+        measured.requests,
         choice.deployment,
         gpus_per_system=choice.gpus_per_system,
         instances=count,
         router=between,
     )
-    arrivals = found.scenario.get("arrivals")
+    arrivals = measured.scenario.get("arrivals")
     clients = arrivals.get("concurrency") if isinstance(arrivals, dict) else None
     clients = clients if isinstance(clients, int) and clients > 0 else None
     limits = tuple(limit.asked for limit in choice.plan.scenario.limits_that_count)
     beside = beside_plan(
-        found.requests,
+        measured.requests,
         replayed,
         choice.deployment,
         instances=count,
@@ -138,7 +138,7 @@ def import_run(
         if len(runs) == 1
         else [output / f"run-{place}" for place in range(1, len(runs) + 1)]
     )
-    made: list[tuple[Path, Summary, dict[str, Any]]] = []
+    imported_runs: list[tuple[Path, Summary, dict[str, Any]]] = []
     left_out: list[str] = []
     for place, (run, folder) in enumerate(zip(runs, folders, strict=True), start=1):
         try:
@@ -146,13 +146,13 @@ def import_run(
                 run, folder, source=file.name, provenance=provenance or {}
             )
         except NoneCompleted as error:
-            if not made and place == len(runs):
+            if not imported_runs and place == len(runs):
                 raise
             left_out.append(f"Run {place} of {len(runs)} is left out: {NONE_COMPLETED} ({error}).")
         else:
-            made.append((folder, summary, facts["imported"]))
-    made[0][2]["remarks"].extend(left_out)
-    return made
+            imported_runs.append((folder, summary, facts["imported"]))
+    imported_runs[0][2]["remarks"].extend(left_out)
+    return imported_runs
 
 
 def describe_workload(
@@ -219,14 +219,14 @@ def fit_workload(
     from tonnage.workload.fit import fit
 
     target = scenario_target(output)
-    found = fit(
+    workload_fit = fit(
         describe_workload(file, trace_unit=trace_unit),
         "scenario" if target is None else target.stem,
         model,
     )
     if target is not None:
-        write_scenario(found.scenario, found.files, target)
-    return found
+        write_scenario(workload_fit.scenario, workload_fit.files, target)
+    return workload_fit
 
 
 def scenario_target(output: str | Path | None) -> Path | None:
@@ -304,12 +304,12 @@ def read_history(
                 ) from None
         return history_of(curves(answers, server.name), server.name)
     documents = _documents(source)
-    for name, given in (
+    for name, argument in (
         ("select", select if not documents else ""),
         ("header", header),
         ("save", save),
     ):
-        if given:
+        if argument:
             raise InputError(f"{option(name)}: belongs to a server; {source} is a file")
     if documents:
         return history_of(selected(curves(documents, source), select, option("select")), source)
@@ -325,13 +325,16 @@ def _documents(source: str) -> list[object]:
     text = read_text(source, "the history")
     for part in (text, f"[{','.join(line for line in text.splitlines() if line.strip())}]"):
         try:
-            found = json.loads(part)
+            documents = json.loads(part)
         except (ValueError, RecursionError):
             continue
-        found = found if isinstance(found, list) else [found]
+        documents = documents if isinstance(documents, list) else [documents]
         return (
-            found
-            if all(isinstance(one, dict) and {"status", "data"} <= one.keys() for one in found)
+            documents
+            if all(
+                isinstance(document, dict) and {"status", "data"} <= document.keys()
+                for document in documents
+            )
             else []
         )
     return []

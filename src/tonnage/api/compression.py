@@ -39,7 +39,12 @@ def compress(
     if lm_eval is not None:
         return with_tasks(Path(output), *map(Path, lm_eval))
     plans = read_plans(plan) if plan is not None else ()
-    pools = [pool for one in plans if one.choice is not None for pool in one.choice.pools]
+    pools = [
+        pool
+        for sized_plan in plans
+        if sized_plan.choice is not None
+        for pool in sized_plan.choice.pools
+    ]
     form = checks.asked_format(format, pools)
     chosen = checks.asked_tool(tool, form, pools)
     checks.check_gpu(form, pools)

@@ -205,13 +205,13 @@ def calibrate(
     paths = (
         [Path(measured)] if isinstance(measured, str | Path) else [Path(path) for path in measured]
     )
-    given = plain(said)
+    arguments = plain(said)
     further: dict[str, Any] = {}
     if plan is not None:
-        deployed, further = _of_plan(plan, given)
-        given |= deployed
+        deployed, further = _of_plan(plan, arguments)
+        arguments |= deployed
     invalid = InvalidRuns(include=include_invalid, allow_errors=allow_errors)
-    rows = [{**row, **further} for path in paths for row in read_measured(path, given, invalid)]
+    rows = [{**row, **further} for path in paths for row in read_measured(path, arguments, invalid)]
     invalid.check(rows)
     report = run_calibrate(
         rows,

@@ -174,11 +174,13 @@ def memory(
     )
     first = next(deployments)
     deployment = (
-        first if _holds(first) else next((found for found in deployments if _holds(found)), first)
+        first
+        if _holds(first)
+        else next((candidate for candidate in deployments if _holds(candidate)), first)
     )
-    most = deployment.model.max_context
-    osl = max(1, min(DEFAULT_OSL, most - (isl or 1))) if osl is None else osl
-    isl = max(1, min(DEFAULT_ISL, most - osl)) if isl is None else isl
+    max_context = deployment.model.max_context
+    osl = max(1, min(DEFAULT_OSL, max_context - (isl or 1))) if osl is None else osl
+    isl = max(1, min(DEFAULT_ISL, max_context - osl)) if isl is None else isl
     for where, length in ((option("isl"), isl), (option("osl"), osl)):
         if length < 1:
             raise InputError(f"{where}: {length} is below one token; write 1 or more")
@@ -293,26 +295,26 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     kind, _, rest = text.partition(" ")
     if rest and kind in kinds:
         return _of_kind(kind, rest)
-    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
+    listing: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     shelves = {Model: "models", Gpu: "gpus", System: "systems", EnginePreset: "engines"}
     entries = (
         [entry for entry in search("") if shelves[type(entry)] == text]
-        if text in found
+        if text in listing
         else search(text)
     )
     if text in ("", "quality"):
-        found["quality"] = [asdict(score) for score in listed_scores()]
+        listing["quality"] = [asdict(score) for score in listed_scores()]
     if text in ("", "lengths"):
-        found["lengths"] = [
+        listing["lengths"] = [
             asdict(row) | {"date": str(row.date)} for row in recorded_lengths().values()
         ]
     if text == "checkpoints":
         models = (entry for entry in search("") if isinstance(entry, Model))
-        found["checkpoints"] = [
-            asdict(one) for model in models for one in find_checkpoints(model.name)
+        listing["checkpoints"] = [
+            asdict(checkpoint) for model in models for checkpoint in find_checkpoints(model.name)
         ]
-    if text == "prices" or text not in found:
-        found["prices"] = [
+    if text == "prices" or text not in listing:
+        listing["prices"] = [
             asdict(price) for price in listed_prices("" if text == "prices" else text)
         ]
     for entry in entries:
@@ -320,16 +322,16 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
         if isinstance(entry, Model):
             facts["parameters_billions"] = round(entry.parameters / 1e9, 2)
             facts["quality"] = [asdict(score) for score in find_quality(entry.name)]
-            found["checkpoints"] += (
+            listing["checkpoints"] += (
                 []
                 if text == "models"
                 else [asdict(checkpoint) for checkpoint in find_checkpoints(entry.name)]
             )
-        found[shelves[type(entry)]].append(facts)
-    if not any(found.values()):
+        listing[shelves[type(entry)]].append(facts)
+    if not any(listing.values()):
         why = refused("model", text) or "leave the text out to see everything"
         raise InputError(f"catalog: nothing matches '{text}'; {why}")
-    return found
+    return listing
 
 
 def _of_kind(kind: str, text: str) -> dict[str, list[dict[str, Any]]]:
@@ -400,8 +402,8 @@ class LessonSweep:
             return self.results[0].to_json()
         return {
             "points": [
-                {self.setting: value, **one.to_json()}
-                for value, one in zip(self.values, self.results, strict=True)
+                {self.setting: value, **result.to_json()}
+                for value, result in zip(self.values, self.results, strict=True)
             ]
         }
 

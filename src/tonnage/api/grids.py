@@ -64,10 +64,10 @@ def read_grid(path: Path | str) -> Grid:
     """The grid of a YAML or JSON file. Raises InputErrors: everything in it that cannot be used."""
     where = str(path)
     grid = read_as(Grid, parse_yaml(read_text(where, "grid"), where), where, InputErrors)
-    known = get_type_hints(SimulateArguments)
+    argument_types = get_type_hints(SimulateArguments)
     for name in (*grid.over, *grid.base):
-        if name not in known:
-            raise UnknownName("argument", name, known)
+        if name not in argument_types:
+            raise UnknownName("argument", name, argument_types)
     faults = [
         f"{where}: over.{name}: is empty; write one value or more"
         for name, values in grid.over.items()
@@ -130,24 +130,24 @@ def sweep(
         raise InputError(
             f"{option('output')}: {folder} cannot be made ({error.strerror}); name another folder"
         ) from None
-    every = list(grid.points())
+    points = list(grid.points())
     todo = [
-        (name, asked)
-        for name, asked in every
+        (name, arguments)
+        for name, arguments in points
         if not (folder / name).exists() and not (folder / LEFT_OUT / f"{name}.json").exists()
     ]
-    before = len(every) - len(todo)
+    before = len(points) - len(todo)
     run = _on_ray if on == "ray" else _on_processes
     for done, name in enumerate(run(todo, str(folder), dict(provenance), workers), before + 1):
         if progress is not None:
-            progress(done, len(every), name)
-    names = {name for name, _ in every}
+            progress(done, len(points), name)
+    names = {name for name, _ in points}
     reasons = {
         file.stem: json.loads(read_text(file))["reason"]
         for file in sorted((folder / LEFT_OUT).glob("*.json"))
     }
     return Sweep(
-        points=len(every),
+        points=len(points),
         done=len(todo),
         left_out={name: reason for name, reason in reasons.items() if name in names},
     )
@@ -188,10 +188,11 @@ def _on_processes(
     if not todo:
         return
     warm_up()
-    most = min(workers or os.cpu_count() or 1, len(todo))
-    with ProcessPoolExecutor(max_workers=most, mp_context=get_context("spawn")) as pool:
+    processes = min(workers or os.cpu_count() or 1, len(todo))
+    with ProcessPoolExecutor(max_workers=processes, mp_context=get_context("spawn")) as pool:
         futures = [
-            pool.submit(write_point, name, asked, folder, provenance) for name, asked in todo
+            pool.submit(write_point, name, arguments, folder, provenance)
+            for name, arguments in todo
         ]
         try:
             for future in as_completed(futures):
@@ -218,7 +219,7 @@ def _on_ray(
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     task = ray.remote(num_cpus=1)(write_point)
-    waiting = [task.remote(name, asked, folder, provenance) for name, asked in todo]
+    waiting = [task.remote(name, arguments, folder, provenance) for name, arguments in todo]
     while waiting:
         done, waiting = ray.wait(waiting, num_returns=1)
         yield str(ray.get(done[0]))

@@ -319,10 +319,10 @@ def _get(address: str, most: int, *, begins: bool = False) -> tuple[bytes, Any]:
             new, old = urlsplit(newurl), urlsplit(req.full_url)
             if new.scheme not in ("https", old.scheme):
                 raise ValueError(f"it leads to {new.scheme}:")
-            made = super().redirect_request(req, fp, code, msg, headers, newurl)
-            if made is not None and (new.scheme, new.netloc) != (old.scheme, old.netloc):
-                made.remove_header("Authorization")
-            return made
+            redirect = super().redirect_request(req, fp, code, msg, headers, newurl)
+            if redirect is not None and (new.scheme, new.netloc) != (old.scheme, old.netloc):
+                redirect.remove_header("Authorization")
+            return redirect
 
     if urlsplit(address).scheme not in ("http", "https"):
         raise ValueError("HF_ENDPOINT is no address that begins with https://")

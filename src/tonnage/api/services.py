@@ -63,8 +63,8 @@ def simulate_service(
         return _result(service, run_service(service, requests=count, seed=seed or 0))
     at = with_clients if concurrency is not None else with_rate
     points = tuple(
-        _result(found, run_service(found, requests=count, seed=seed or 0))
-        for found in (at(service, load) for load in loads)
+        _result(loaded_service, run_service(loaded_service, requests=count, seed=seed or 0))
+        for loaded_service in (at(service, load) for load in loads)
     )
     return ServiceSweep(
         unit="clients" if concurrency is not None else "requests/s", loads=loads, points=points
@@ -196,13 +196,13 @@ def deploy_service(
 def _tried(tried: tuple[Tried, ...], answer: ServiceAnswer) -> tuple[TriedSettings, ...]:
     return tuple(
         TriedSettings(
-            settings=settings(one.service),
-            servers=None if one.servers < 0 else one.servers,
-            least=one.least,
-            use=one.use if one.servers > 0 else None,
-            chosen=one.service.models == answer.service.models,
+            settings=settings(trial.service),
+            servers=None if trial.servers < 0 else trial.servers,
+            least=trial.least,
+            use=trial.use if trial.servers > 0 else None,
+            chosen=trial.service.models == answer.service.models,
         )
-        for one in tried
+        for trial in tried
     )
 
 
@@ -245,13 +245,15 @@ def _sized(answer: ServiceAnswer) -> SizedService:
 
 def _words(one: Met) -> str:
     limit = one.limit
-    seen = (
+    figure = (
         "not every request that counts is answered"
         if one.seconds == float("inf")
         else format_duration(one.seconds)
     )
     verdict = "holds" if one.holds else "does not hold"
-    return f"{one.stream}: {limit.statistic} ≤ {format_duration(limit.seconds)} {verdict} ({seen})"
+    return (
+        f"{one.stream}: {limit.statistic} ≤ {format_duration(limit.seconds)} {verdict} ({figure})"
+    )
 
 
 def _result(service: Service, run: ServiceRun) -> ServiceResult:

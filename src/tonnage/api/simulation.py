@@ -120,7 +120,7 @@ def simulated(asks: Simulations, progress: Progress | None = None) -> SimulatedS
 
     Raises DoesNotFit: no engine has room for a request; InputError: no point can be run.
     """
-    every = sum(len(point.workloads) for _, point in asks.points)
+    total = sum(len(point.workloads) for _, point in asks.points)
     runs: list[SimulatedRun] = []
     left_out = list(asks.left_out)
     for settings, point in asks.points:
@@ -128,7 +128,7 @@ def simulated(asks: Simulations, progress: Progress | None = None) -> SimulatedS
 
         def passed(done: int, _: int, name: str, before: int = before) -> None:
             if progress is not None:
-                progress(before + done, every, name)
+                progress(before + done, total, name)
 
         try:
             runs += (replace(run, settings=settings) for run in _checked(point, passed))
@@ -183,7 +183,7 @@ def _simulated(asks: Simulation, progress: Progress | None) -> list[SimulatedRun
     summaries = [summarize(run) for run in runs]
     count = len(asks.workloads)
     plain: list[Summary | None] = [*summaries[count:]] or [None] * count
-    made = zip(asks.workloads, runs, summaries, plain, strict=False)
+    rows = zip(asks.workloads, runs, summaries, plain, strict=False)
     return [
         SimulatedRun(
             deployment=asks.deployment,
@@ -194,7 +194,7 @@ def _simulated(asks: Simulation, progress: Progress | None) -> list[SimulatedRun
             plain=p,
             limits=asks.limits,
         )
-        for w, r, s, p in made
+        for w, r, s, p in rows
     ]
 
 
@@ -295,7 +295,7 @@ def _equal_lengths(
     from tonnage.results.metrics import counted_rows, of_rows
     from tonnage.spec.workload import OpenLoop
 
-    fewest, most = COMPARED
+    fewest, maximum = COMPARED
     lengths = (workload.isl, workload.osl)
     equal = workload.pairs is None and all(
         length.kind == "fixed" and not length.exact for length in lengths
@@ -310,18 +310,20 @@ def _equal_lengths(
     isl, osl = (length.within(VARIED) for length in lengths)
     if isl.longest + osl.longest > asks.deployment.model.max_context:
         return None
-    count = min(len(record), most)
+    count = min(len(record), maximum)
     requests = _served(
         asks, replace(workload, isl=isl, osl=osl, requests=count), plain=plain
     ).requests
-    rows = [counted_rows(one) for one in (record, requests)]
-    seen, varied = (
-        of_rows(one, its[its < count])[0].p95
-        for one, its in zip((record, requests), rows, strict=True)
+    rows = [counted_rows(run) for run in (record, requests)]
+    equal_p95, varied = (
+        of_rows(run, its[its < count])[0].p95
+        for run, its in zip((record, requests), rows, strict=True)
     )
-    if not seen or varied is None or abs(varied / seen - 1) <= DECIDES:
+    if not equal_p95 or varied is None or abs(varied / equal_p95 - 1) <= DECIDES:
         return None
-    return EqualLengths(share=VARIED, requests=count, ttft_p95_ms=seen, varied_ttft_p95_ms=varied)
+    return EqualLengths(
+        share=VARIED, requests=count, ttft_p95_ms=equal_p95, varied_ttft_p95_ms=varied
+    )
 
 
 def _engines(

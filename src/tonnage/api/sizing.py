@@ -76,17 +76,17 @@ def ask(scenario: ScenarioLike = None, **asked: Unpack[SizeArguments]) -> Asked:
     price = flags.pop("price", None)
     if price:
         flags["prices"] = with_prices(flags.get("prices") or document.get("prices"), list(price))
-    found, faults = _scenario(displaced(document, flags), flags, source)
+    read_scenario, faults = _scenario(displaced(document, flags), flags, source)
     try:
-        questions = questions_of(found, source=source, flags=flags)
+        questions = questions_of(read_scenario, source=source, flags=flags)
     except InputErrors as errors:
         raise InputErrors((*faults, *errors.lines)) from None
     InputErrors.raise_if(faults)
     # what a file says goes into the plan, which is read where that file is not
-    if found.search.link is not None:
-        words = link_words(found.search.link, max(questions[0].tps))
-        found = replace(found, search=replace(found.search, link=words))
-    return Asked(scenario=found, questions=questions, source=source)
+    if read_scenario.search.link is not None:
+        words = link_words(read_scenario.search.link, max(questions[0].tps))
+        read_scenario = replace(read_scenario, search=replace(read_scenario.search, link=words))
+    return Asked(scenario=read_scenario, questions=questions, source=source)
 
 
 def _scenario(
@@ -181,7 +181,7 @@ def answer(
 
     scenario = understood.scenario
     prices, where = prices_of(scenario), places_of(scenario)
-    own = _measured_beside(understood)
+    measured_plan = _measured_beside(understood)
     runs = Memory() if runs is None else runs
     understood = replace(
         understood,
@@ -213,30 +213,40 @@ def answer(
     ]
     least, again = replace(scenario, choice=ChoiceAsked()), partial(search, runs=runs)
     steps: tuple[Callable[[Question, Plan], Plan], ...] = (
-        lambda asked, plan: chosen(asked, plan, scenario, prices=prices, where=where, search=again),
-        lambda asked, plan: with_runner_up(asked, plan, prices=prices, where=where, search=again),
-        lambda asked, plan: with_growth(
-            plan,
-            asked,
-            lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again),
+        lambda question, plan: chosen(
+            question, plan, scenario, prices=prices, where=where, search=again
         ),
-        lambda asked, plan: with_mixed(asked, plan, scenario, prices=prices, runs=runs),
-        lambda asked, plan: with_regions(
-            plan,
-            asked,
-            lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again),
+        lambda question, plan: with_runner_up(
+            question, plan, prices=prices, where=where, search=again
         ),
-        lambda asked, plan: with_autoscaling(with_day(plan, scenario.demand), asked, scenario),
-        lambda asked, plan: finished(with_measurement(plan, asked, runs)),
+        lambda question, plan: with_growth(
+            plan,
+            question,
+            lambda grown: chosen(
+                grown, again(grown), least, prices=prices, where=where, search=again
+            ),
+        ),
+        lambda question, plan: with_mixed(question, plan, scenario, prices=prices, runs=runs),
+        lambda question, plan: with_regions(
+            plan,
+            question,
+            lambda grown: chosen(
+                grown, again(grown), least, prices=prices, where=where, search=again
+            ),
+        ),
+        lambda question, plan: with_autoscaling(
+            with_day(plan, scenario.demand), question, scenario
+        ),
+        lambda question, plan: finished(with_measurement(plan, question, runs)),
     )
     for step in steps:
         plans = [
             step(question, plan) for question, plan in zip(understood.questions, plans, strict=True)
         ]
-    if own is not None:
-        own = with_cost(own, prices, today=today, where=where)
+    if measured_plan is not None:
+        measured_plan = with_cost(measured_plan, prices, today=today, where=where)
         plans[0] = replace(
-            plans[0], measured=Measured(plan=own, predicted=_predicted_beside(understood))
+            plans[0], measured=Measured(plan=measured_plan, predicted=_predicted_beside(understood))
         )
     return tuple(plans)
 
@@ -254,8 +264,8 @@ def _held_at_once(question: Question, search: Callable[[Question], Plan]) -> Que
     power of the rate. Where a further system makes answers so much faster that no rate has as many,
     it is the least rate that was seen to have more.
     """
-    wanted = question.demand.source.concurrency
-    if wanted is None:
+    target = question.demand.source.concurrency
+    if target is None:
         return question
     fewer: list[tuple[float, float]] = []
     more: list[tuple[float, float]] = []
@@ -266,14 +276,14 @@ def _held_at_once(question: Question, search: Callable[[Question], Plan]) -> Que
         latency = None if choice is None else (choice.at_peak or choice).e2e_ms.mean
         if latency is None:
             return question
-        held = rate * latency / 1e3
-        if abs(held / wanted - 1) <= SETTLED:
+        in_flight = rate * latency / 1e3
+        if abs(in_flight / target - 1) <= SETTLED:
             return question
-        (fewer if held < wanted else more).append((rate, held))
-        rate *= wanted / held
+        (fewer if in_flight < target else more).append((rate, in_flight))
+        rate *= target / in_flight
         if fewer and more:
-            (low, least), (high, most) = max(fewer), min(more)
-            rate = low * (high / low) ** (math.log(wanted / least) / math.log(most / least))
+            (low, least), (high, greatest) = max(fewer), min(more)
+            rate = low * (high / low) ** (math.log(target / least) / math.log(greatest / least))
     return _at_rate(question, min(more or fewer)[0])
 
 
@@ -389,7 +399,7 @@ def size_measured(
     faults = Faults()
     faults.check(written)
     InputErrors.raise_if(faults.messages)
-    asked = written.demand
+    demand_arguments = written.demand
     exists = owned(have) if have is not None else ()
 
     def plan_for(demand: Demand) -> Plan:
@@ -409,7 +419,11 @@ def size_measured(
             invalid=InvalidRuns(include=bool(include_invalid), allow_errors=bool(allow_errors)),
         )
 
-    plan = _of_existing(exists, asked, plan_for) if exists else plan_for(demand_asked(asked))
+    plan = (
+        _of_existing(exists, demand_arguments, plan_for)
+        if exists
+        else plan_for(demand_asked(demand_arguments))
+    )
     return replace(
         plan,
         provenance=replace(
@@ -453,7 +467,7 @@ def _measured(
         name: None if values is None else listed(values, option(name))
         for name, values in narrowed.items()
     }
-    asked = MeasuredQuestion(
+    measured_question = MeasuredQuestion(
         **question,
         **chosen,
         gpus=listings.get("gpu"),
@@ -462,18 +476,22 @@ def _measured(
         engines=listings.get("engine"),
         data=str(benchmarks),
     )
-    single: dict[str, str | int | None] = {"model": asked.model, "isl": asked.isl, "osl": asked.osl}
+    single: dict[str, str | int | None] = {
+        "model": measured_question.model,
+        "isl": measured_question.isl,
+        "osl": measured_question.osl,
+    }
     choices = {
-        "gpu": asked.gpus,
-        "precision": asked.precisions,
-        "tp": asked.tps,
-        "engine": asked.engines,
+        "gpu": measured_question.gpus,
+        "precision": measured_question.precisions,
+        "tp": measured_question.tps,
+        "engine": measured_question.engines,
     }
     single.update(
         {name: values[0] for name, values in choices.items() if values and len(values) == 1}
     )
-    said = {name: value for name, value in single.items() if value is not None}
-    plan = measured(read_points(benchmarks, said, invalid), asked)
+    facts = {name: value for name, value in single.items() if value is not None}
+    plan = measured(read_points(benchmarks, facts, invalid), measured_question)
     left_out = (
         InvalidRun(run=run.run, why=run.why, counts=run.counts, option=run.option)
         for run in invalid.met
@@ -517,7 +535,9 @@ def size_use_cases(
     Raises InputErrors: everything that cannot be used, each with its place.
     """
     classes = by_class(next(iter(scenarios), None), asked) if len(scenarios) < 2 else ()
-    understood = [ask(**one) for one in classes] or [ask(each, **asked) for each in scenarios]
+    understood = [ask(**understood_case) for understood_case in classes] or [
+        ask(scenario, **asked) for scenario in scenarios
+    ]
     names = _names(understood)
     for name, one in zip(names, understood, strict=True):
         _check(name, one)
@@ -543,20 +563,25 @@ def answer_use_cases(
     from tonnage.sizing.use_cases import Asked as Case
     from tonnage.sizing.use_cases import use_cases
 
-    plans = [answer(one, progress=progress, command=command, today=today)[0] for one in understood]
+    plans = [
+        answer(use_case, progress=progress, command=command, today=today)[0]
+        for use_case in understood
+    ]
     cases = [
         Case(
             name=name,
-            question=one.questions[0],
+            question=use_case.questions[0],
             plan=plan,
-            priority=one.scenario.priority or 0,
+            priority=use_case.scenario.priority or 0,
         )
-        for name, one, plan in zip(names, understood, plans, strict=True)
+        for name, use_case, plan in zip(names, understood, plans, strict=True)
     ]
-    told = None if progress is None else (lambda text: progress(0, 0, text))
-    found = use_cases(cases, reserve=reserve) if told is None else use_cases(cases, told, reserve)
+    notify = None if progress is None else (lambda text: progress(0, 0, text))
+    arrangements = (
+        use_cases(cases, reserve=reserve) if notify is None else use_cases(cases, notify, reserve)
+    )
     return with_cost_together(
-        found, prices_of(understood[0].scenario), places_of(understood[0].scenario)
+        arrangements, prices_of(understood[0].scenario), places_of(understood[0].scenario)
     )
 
 
@@ -564,13 +589,13 @@ def _names(understood: Sequence[Asked]) -> tuple[str, ...]:
     """A name for each use case: its title, or that of its file, or its number; numbered where two
     are alike.
     """
-    found = [
-        one.scenario.title or visible(Path(one.source).stem) or f"use case {place}"
-        for place, one in enumerate(understood, 1)
+    titles = [
+        use_case.scenario.title or visible(Path(use_case.source).stem) or f"use case {place}"
+        for place, use_case in enumerate(understood, 1)
     ]
     return tuple(
-        name if found.count(name) == 1 else f"{name} ({place})"
-        for place, name in enumerate(found, 1)
+        name if titles.count(name) == 1 else f"{name} ({place})"
+        for place, name in enumerate(titles, 1)
     )
 
 
@@ -608,13 +633,13 @@ def _check_together(names: Sequence[str], understood: Sequence[Asked]) -> Reserv
     """
     first, gpus = (
         understood[0].scenario,
-        {gpu.name for one in understood for gpu in one.questions[0].gpus},
+        {gpu.name for case in understood for gpu in case.questions[0].gpus},
     )
-    for name, one in zip(names, understood, strict=True):
-        if one.scenario.standby != first.standby:
+    for name, use_case in zip(names, understood, strict=True):
+        if use_case.scenario.standby != first.standby:
             which = f"{option('availability')} or what belongs to it differs"
             raise InputError(f"{name}: {which} from {names[0]}; write the same in every file")
-        if one.scenario.choice.objective != first.choice.objective:
+        if use_case.scenario.choice.objective != first.choice.objective:
             raise InputError(
                 f"{name}: {option('objective')} differs from {names[0]}; write the same in every"
                 " file"
@@ -640,24 +665,26 @@ def _check_priorities(understood: Sequence[Asked]) -> None:
     from tonnage.sizing.use_cases import has_priorities
     from tonnage.spec.catalog import engines
 
-    priorities = {one.scenario.priority or 0 for one in understood}
+    priorities = {case.scenario.priority or 0 for case in understood}
     if min(priorities) < 0:
         raise InputError(
             f"{option('priority')}: {min(priorities)} is negative; write 0 for what goes first"
         )
-    jobs = [one for one in understood if one.questions[0].offline]
-    others = {one.scenario.priority or 0 for one in understood if one not in jobs}
+    jobs = [case for case in understood if case.questions[0].offline]
+    other_priorities = {case.scenario.priority or 0 for case in understood if case not in jobs}
     if len(priorities) > 1 and jobs:
-        lowest = all((job.scenario.priority or 0) > max(others, default=-1) for job in jobs)
+        lowest = all(
+            (job.scenario.priority or 0) > max(other_priorities, default=-1) for job in jobs
+        )
         if len(jobs) > 1 or not lowest:
             raise InputError(
                 f"{option('priority')}: background work ({option('requests')},"
                 f" {option('within')}) is one class, which goes last; name it as the last class"
             )
-    asked = {engine for one in understood for engine in one.questions[0].engines}
-    if len(priorities) > 1 and not any(map(has_priorities, asked)):
+    engine_names = {engine for case in understood for engine in case.questions[0].engines}
+    if len(priorities) > 1 and not any(map(has_priorities, engine_names)):
         able = sorted({engine.family for engine in engines() if has_priorities(engine.name)})
         raise InputError(
-            f"{option('engine')}: {', '.join(sorted(asked))} serves no request by priority;"
+            f"{option('engine')}: {', '.join(sorted(engine_names))} serves no request by priority;"
             f" {' and '.join(able)} do, or give every class the same {option('priority')}"
         )

@@ -148,7 +148,7 @@ def benchmark(
         if wanted.priced is not None and summary.counted:
             run_json["cost"] = wanted.priced(summary)
         if good:
-            run_json["goodput"] = [one.to_json() for one in good]
+            run_json["goodput"] = [attainment.to_json() for attainment in good]
         kinds, verdict = (
             observed.tally.failures,
             {"verdict": validity.verdict, "reasons": list(validity.reasons)},

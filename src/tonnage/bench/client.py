@@ -96,8 +96,10 @@ class Client:
         """A new connection, to the first address of the server that takes it."""
         loop, target = self._loop, self._target
         if not self._addresses:
-            found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-            self._addresses = [(family, address) for family, _, _, _, address in found]
+            address_infos = await loop.getaddrinfo(
+                target.host, target.port, type=socket.SOCK_STREAM
+            )
+            self._addresses = [(family, address) for family, _, _, _, address in address_infos]
         refused: OSError = OSError(f"{target.host} has no address")
         for family, address in self._addresses:
             connected = socket.socket(family, socket.SOCK_STREAM)

@@ -268,10 +268,10 @@ class Connection:
 
 def more_descriptors() -> int:
     """Raise the limit of open files as far as this user may, and return it."""
-    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-        soft = most
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
     return soft
 
 
@@ -426,12 +426,12 @@ class Setup:
         ``before`` are the tokens of the conversation until then, which ``history`` holds. Its
         number is given when it is sent.
         """
-        own = (
+        prompt = (
             self.prompts.of_pieces(pieces, isl)
             if pieces and isinstance(self.prompts, Prompts)
             else text
         )
-        question = own or self.prompts.text(place, isl)
+        question = prompt or self.prompts.text(place, isl)
         data = request_bytes(
             self.head,
             place,

@@ -109,8 +109,8 @@ def drawn(
     its answer.
     """
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, 1]).spawn(4)]
-    each = np.maximum(turns.draw(count, streams[0]).astype(np.int64), 1)
-    starts = np.concatenate([[0], np.cumsum(each)]).astype(np.int64)
+    turn_counts = np.maximum(turns.draw(count, streams[0]).astype(np.int64), 1)
+    starts = np.concatenate([[0], np.cumsum(turn_counts)]).astype(np.int64)
     total = int(starts[-1])
     pauses = pause.draw(total, streams[3])
     pauses[starts[:-1]] = 0
@@ -197,8 +197,10 @@ class ConversationFile:
             [[0], np.cumsum([len(conversation) for conversation in self.conversations])]
         ).astype(np.int64)
         pauses = pause.draw(int(starts[-1]), np.random.default_rng(seed))
-        said = [-1 if turn.pause_s is None else round(turn.pause_s * 1e9) for turn in self.turns]
-        pauses = np.where(np.array(said) >= 0, said, pauses).astype(np.int64)
+        file_pauses = [
+            -1 if turn.pause_s is None else round(turn.pause_s * 1e9) for turn in self.turns
+        ]
+        pauses = np.where(np.array(file_pauses) >= 0, file_pauses, pauses).astype(np.int64)
         pauses[starts[:-1]] = 0
         lengths = [turn.osl for turn in self.turns] if osl is None else list(osl)
         return Conversations(
@@ -225,23 +227,25 @@ def read_conversations(
             for at, line in enumerate(text.splitlines(), start=1)
             if line.strip()
         ]
-        found = [_line(line, place) for line, place in lines]
+        conversations = [_line(line, place) for line, place in lines]
     else:
-        each = share_gpt(text, f"{where}: {path}")
-        found = [
+        pair_lists = share_gpt(text, f"{where}: {path}")
+        conversations = [
             tuple(
                 Turn(text=ask, osl=length_of(answer, counter, characters)) for ask, answer in pairs
             )
-            for pairs in each
+            for pairs in pair_lists
         ]
-    if not found:
+    if not conversations:
         raise InputError(
             f"{where}: {path} holds no conversation; write one a line, as an object with turns"
         )
     isl = tuple(
-        length_of(turn.text, counter, characters) for conversation in found for turn in conversation
+        length_of(turn.text, counter, characters)
+        for conversation in conversations
+        for turn in conversation
     )
-    return ConversationFile(conversations=tuple(found), isl=isl, source=path.name)
+    return ConversationFile(conversations=tuple(conversations), isl=isl, source=path.name)
 
 
 def _line(line: str, where: str) -> tuple[Turn, ...]:
@@ -251,8 +255,10 @@ def _line(line: str, where: str) -> tuple[Turn, ...]:
         raise InputError(f"{where}: is not JSON; write one object with turns a line") from None
     turns = row.get("turns") if isinstance(row, dict) else None
     if isinstance(row, dict) and turns is None and isinstance(row.get("messages"), list):
-        asked = [m for m in row["messages"] if isinstance(m, dict) and m.get("role") in USERS]
-        turns = [{"text": message.get("content")} for message in asked]
+        user_messages = [
+            m for m in row["messages"] if isinstance(m, dict) and m.get("role") in USERS
+        ]
+        turns = [{"text": message.get("content")} for message in user_messages]
     if not isinstance(turns, list) or not turns:
         raise InputError(f"{where}: has no turns; write a list of objects with a text, or messages")
     return tuple(_turn(turn, f"{where}, turn {at}") for at, turn in enumerate(turns, start=1))

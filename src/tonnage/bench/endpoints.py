@@ -154,7 +154,7 @@ def usage_of(document: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(usage, dict):
         return {}
     details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
-    found: dict[str, Any] = {}
+    counts: dict[str, Any] = {}
     # a comprehension would be half as slow again, and there may be one for every event
     for name, count in (
         ("prompt", usage.get("prompt_tokens", usage.get("input_tokens"))),
@@ -162,19 +162,19 @@ def usage_of(document: dict[str, Any]) -> dict[str, Any]:
         ("cached", details.get("cached_tokens") if isinstance(details, dict) else None),
     ):
         if isinstance(count, int) and 0 <= count < 2**40:
-            found[name] = count
+            counts[name] = count
     parts = usage.get("completion_tokens_details", usage.get("output_tokens_details"))
     reasoning = (
         parts.get("reasoning_tokens") if isinstance(parts, dict) else usage.get("reasoning_tokens")
     )
     if reasoning and isinstance(reasoning, int) and 0 < reasoning < 2**40:
-        tokens, found["reasoning"] = found.get("tokens", 0), reasoning
+        tokens, counts["reasoning"] = counts.get("tokens", 0), reasoning
         if (
             reasoning > tokens
-            or usage.get("total_tokens") == found.get("prompt", 0) + tokens + reasoning
+            or usage.get("total_tokens") == counts.get("prompt", 0) + tokens + reasoning
         ):
-            found["tokens"] = tokens + reasoning
-    return found
+            counts["tokens"] = tokens + reasoning
+    return counts
 
 
 def error_of(document: dict[str, Any]) -> str:

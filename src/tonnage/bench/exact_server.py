@@ -60,11 +60,11 @@ class Schedule:
             min(self.tokens_per_event, tokens - start)
             for start in range(0, tokens, self.tokens_per_event)
         ]
-        found, sent = [], 0
+        events, sent = [], 0
         for size in sizes:
             sent += size
-            found.append((self.service_s(sent), size))
-        return found
+            events.append((self.service_s(sent), size))
+        return events
 
 
 LOGGED = 250_000  # Requests whose stamps are kept; the oldest go first

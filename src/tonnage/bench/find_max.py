@@ -111,8 +111,8 @@ class Threshold:
             low, high = self._passed / GROWTH, self._failed * GROWTH
             self._loads = np.geomspace(low, high, CELLS)
             self._weights = np.full(CELLS, 1 / CELLS)
-            for known in self.answers:
-                self._weigh(known)
+            for earlier_answer in self.answers:
+                self._weigh(earlier_answer)
 
     def _weigh(self, answer: Answer) -> None:
         if self._loads is None or self._weights is None:
@@ -338,7 +338,9 @@ def judged(load: float, measured: Measured, slo: Slo, *, whole: bool = False) ->
 def _single(slo: Slo) -> Slo:
     """The limits, each part of joint attainment as a separate one."""
     parts = tuple(
-        replace(limit, metric=metric, seconds=each) for limit in slo for metric, each in limit.parts
+        replace(limit, metric=metric, seconds=seconds)
+        for limit in slo
+        for metric, seconds in limit.parts
     )
     return (*(limit for limit in slo if limit.share is None), *parts)
 

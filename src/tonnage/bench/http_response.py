@@ -105,8 +105,8 @@ class HttpResponse:
             if begun < 2 or not self.status
             else len(data) - begun
         )
-        most = MAX_SIZE_LINE if self._before_size else MAX_HEAD
-        if self._unfinished + (self._bytes if self.status else 0) > most:
+        limit = MAX_SIZE_LINE if self._before_size else MAX_HEAD
+        if self._unfinished + (self._bytes if self.status else 0) > limit:
             what = "a chunk size" if self._before_size else "trailers" if self.status else "headers"
             raise BrokenReply(f"{what} too long")
 

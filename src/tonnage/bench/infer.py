@@ -51,11 +51,11 @@ STATUS = {"3": 400, "4": 504, "5": 404, "7": 403, "8": 429, "12": 501, "14": 503
 
 def varint(number: int) -> bytes:
     """A number of at least 0 in groups of seven bits, the lowest first."""
-    found = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes(found) + bytes([number])
+    return bytes(encoded) + bytes([number])
 
 
 def tagged(number: int, value: bytes | str) -> bytes:
@@ -66,13 +66,13 @@ def tagged(number: int, value: bytes | str) -> bytes:
 
 def number_at(message: bytes, place: int) -> tuple[int, int]:
     """The number at a place, and the place behind it. Raises ValueError: there is none."""
-    found = shift = 0
+    number = shift = 0
     while place < len(message) and shift <= 63:
         byte = message[place]
-        found |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         place, shift = place + 1, shift + 7
         if byte < 0x80:
-            return found, place
+            return number, place
     raise ValueError("no number")
 
 
@@ -107,14 +107,14 @@ def infer_message(
     the values of each in little-endian.
     """
     described = [
-        tagged(1, str(one["name"]))
-        + tagged(2, str(one["datatype"]))
-        + tagged(3, b"".join(map(varint, one["shape"])))
-        for one in inputs
+        tagged(1, str(tensor["name"]))
+        + tagged(2, str(tensor["datatype"]))
+        + tagged(3, b"".join(map(varint, tensor["shape"])))
+        for tensor in inputs
     ]
     return enveloped(
         tagged(1, model)
-        + b"".join(tagged(5, one) for one in described)
+        + b"".join(tagged(5, part) for part in described)
         + b"".join(tagged(7, raw) for raw in values)
     )
 
@@ -123,24 +123,24 @@ def outputs_of(message: bytes) -> dict[str, Any]:
     """``ModelInferResponse`` as its document over HTTP, without values. Raises ValueError: it is
     none.
     """
-    found = [
-        dict(fields(one))
-        for number, one in fields(message)
-        if number == 5 and isinstance(one, bytes)
+    outputs = [
+        dict(fields(payload))
+        for number, payload in fields(message)
+        if number == 5 and isinstance(payload, bytes)
     ]
-    return {"outputs": [{"name": _text(one.get(1))} for one in found]}
+    return {"outputs": [{"name": _text(output.get(1))} for output in outputs]}
 
 
 def metadata_of(message: bytes) -> dict[str, Any]:
     """``ModelMetadataResponse`` as its document over HTTP. Raises ValueError: it is none."""
-    found = []
-    for number, one in fields(message):
-        if number == 4 and isinstance(one, bytes):
-            parts = list(fields(one))
+    inputs = []
+    for number, payload in fields(message):
+        if number == 4 and isinstance(payload, bytes):
+            parts = list(fields(payload))
             named = {key: _text(value) for key, value in parts if key in (1, 2)}
             shape = [length for key, value in parts if key == 3 for length in _lengths(value)]
-            found.append({"name": named.get(1, ""), "datatype": named.get(2, ""), "shape": shape})
-    return {"inputs": found}
+            inputs.append({"name": named.get(1, ""), "datatype": named.get(2, ""), "shape": shape})
+    return {"inputs": inputs}
 
 
 def _text(value: bytes | int | None) -> str:
@@ -151,8 +151,8 @@ def _lengths(value: bytes | int) -> Iterator[int]:
     """Signed numbers, one or packed."""
     place = 0
     while isinstance(value, bytes) and place < len(value):
-        one, place = number_at(value, place)
-        yield one - 2**64 if one >= 2**63 else one
+        number, place = number_at(value, place)
+        yield number - 2**64 if number >= 2**63 else number
     if isinstance(value, int):
         yield value - 2**64 if value >= 2**63 else value
 
@@ -165,7 +165,7 @@ def model_metadata(host: str, port: int, model: str) -> str:
         http = Http2(f"{host}:{port}", read=metadata_of)
     except ModuleNotFoundError:
         raise InputError(f"{option('url')}: gRPC needs h2; pip install 'tonnage[grpc]'") from None
-    said, ended = b"", False
+    reply, ended = b"", False
     try:
         with socket.create_connection((host, port), timeout=WAIT_S) as connected:
             connected.sendall(
@@ -176,12 +176,12 @@ def model_metadata(host: str, port: int, model: str) -> str:
                     + enveloped(tagged(1, model))
                 )
             )
-            while not said and not ended:
-                said, ended = http.decrypted(connected.recv(PIECE))
+            while not reply and not ended:
+                reply, ended = http.decrypted(connected.recv(PIECE))
                 connected.sendall(http.answers())
     except OSError:
         return ""
-    head, _, body = said.partition(b"\r\n\r\n")
+    head, _, body = reply.partition(b"\r\n\r\n")
     return body.decode() if head.startswith(b"HTTP/1.1 200 ") else ""
 
 
@@ -212,7 +212,7 @@ class Http2:
         """
         head, _, body = data.partition(b"\r\n\r\n")
         first, *lines = head.decode("ascii").split("\r\n")
-        given = [
+        request_headers = [
             (name.strip().lower(), value.strip())
             for name, _, value in (line.partition(":") for line in lines)
         ]
@@ -231,7 +231,11 @@ class Http2:
             {},
         )
         self._h2.send_headers(
-            self._stream, [*headers.items(), *(one for one in given if one[0] not in NOT_OURS)]
+            self._stream,
+            [
+                *headers.items(),
+                *(header for header in request_headers if header[0] not in NOT_OURS),
+            ],
         )
         return self.answers()
 
@@ -255,11 +259,11 @@ class Http2:
         from h2.exceptions import H2Error
 
         try:
-            found = self._h2.receive_data(data)
+            received = self._h2.receive_data(data)
         except H2Error:
             return b"", True
-        said, ended = b"", False
-        for event in found:
+        reply, ended = b"", False
+        for event in received:
             if isinstance(event, events.ResponseReceived | events.TrailersReceived):
                 self._headers |= {str(name): str(value) for name, value in event.headers or ()}
             elif isinstance(event, events.DataReceived):
@@ -268,9 +272,9 @@ class Http2:
                     event.flow_controlled_length or 0, event.stream_id
                 )
             elif isinstance(event, events.StreamEnded | events.StreamReset):
-                said, self._rest = self._reply(reset=isinstance(event, events.StreamReset)), b""
+                reply, self._rest = self._reply(reset=isinstance(event, events.StreamReset)), b""
             ended = ended or isinstance(event, events.ConnectionTerminated)
-        return said, ended
+        return reply, ended
 
     def _reply(self, *, reset: bool) -> bytes:
         code = self._headers.get("grpc-status", "none")
@@ -347,17 +351,17 @@ class Tensors:
                     f" {MOST_BODY:,} bytes; ask for fewer"
                 )
             values = _values(tensor.data_type, shape, rng)
-            one: dict[str, Any] = {
+            description: dict[str, Any] = {
                 "name": tensor.name,
                 "shape": shape,
                 "datatype": tensor.data_type,
             }
             if self.binary or self.called:
                 parts.append(_bytes_of(values))
-                one["parameters"] = {"binary_data_size": len(parts[-1])}
+                description["parameters"] = {"binary_data_size": len(parts[-1])}
             else:
-                one["data"] = values.ravel().tolist()
-            described.append(one)
+                description["data"] = values.ravel().tolist()
+            described.append(description)
         if self.called:
             return b"", infer_message(self.called, described, parts)
         head = json.dumps({"inputs": described, **extra}, separators=(",", ":")).encode()
@@ -394,14 +398,14 @@ def tensors(
     ``Tensors``. Raises InputError: no such model, no inputs known, or a length that neither says.
     """
     where = option("tensor")
-    given = dict(_written(text) for text in written)
+    written_inputs = dict(_written(text) for text in written)
     described, batched = _described(metadata)
-    unknown = [name for name in given if described and name not in described]
+    unknown = [name for name in written_inputs if described and name not in described]
     if unknown:
         raise InputError(
             f"{where}: '{unknown[0]}' is no input of the model; it has {', '.join(described)}"
         )
-    inputs = tuple((described | given).values())
+    inputs = tuple((described | written_inputs).values())
     if not inputs:
         raise InputError(
             f"{where}: {page} describes no inputs; write them, such as {where}"
@@ -419,7 +423,11 @@ def tensors(
                 " another type"
             )
     return Tensors(
-        inputs=inputs, batched=batched or bool(given), binary=binary, called=called, seed=seed
+        inputs=inputs,
+        batched=batched or bool(written_inputs),
+        binary=binary,
+        called=called,
+        seed=seed,
     )
 
 
@@ -441,15 +449,19 @@ def _described(metadata: str) -> tuple[dict[str, Tensor], bool]:
     try:
         document = json.loads(metadata or "{}")
         rows = [
-            (str(one["name"]), str(one["datatype"]), tuple(map(int, one["shape"])))
-            for one in document.get("inputs") or ()
+            (
+                str(input_row["name"]),
+                str(input_row["datatype"]),
+                tuple(map(int, input_row["shape"])),
+            )
+            for input_row in document.get("inputs") or ()
         ]
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}, True
-    found = {name: Tensor(name=name, data_type=kind, dims=shape) for name, kind, shape in rows}
-    batched = all(tensor.dims and tensor.dims[0] < 0 for tensor in found.values())
+    inputs = {name: Tensor(name=name, data_type=kind, dims=shape) for name, kind, shape in rows}
+    batched = all(tensor.dims and tensor.dims[0] < 0 for tensor in inputs.values())
     return (
-        {name: replace(tensor, dims=tensor.dims[1:]) for name, tensor in found.items()}
+        {name: replace(tensor, dims=tensor.dims[1:]) for name, tensor in inputs.items()}
         if batched
-        else found
+        else inputs
     ), batched

@@ -77,10 +77,10 @@ def widened(
     """Draws (float64 of (draws, statistics)) spread about the statistics of all values as widely as
     Student's t asks for.
     """
-    found: NDArray[np.float64] = middle + (draws - middle) * (
+    widened_draws: NDArray[np.float64] = middle + (draws - middle) * (
         student_t(0.975, blocks - 1) / _NORMAL
     )
-    return found
+    return widened_draws
 
 
 def block_intervals(values: NDArray[np.float64], *, seed: int) -> dict[str, tuple[float, float]]:
@@ -175,10 +175,10 @@ def percentiles(values: NDArray[Any], unit: float = 1.0) -> dict[str, float | No
     """Mean, p50, p90, p95 and p99 over a unit; None where there are no values."""
     if not values.size:
         return dict.fromkeys(("mean", *(f"p{p}" for p in PERCENTILES)))
-    found = np.percentile(values, PERCENTILES)
+    quantiles = np.percentile(values, PERCENTILES)
     return {
         "mean": float(values.mean()) / unit,
-        **{f"p{p}": float(v) / unit for p, v in zip(PERCENTILES, found, strict=True)},
+        **{f"p{p}": float(v) / unit for p, v in zip(PERCENTILES, quantiles, strict=True)},
     }
 
 
@@ -192,10 +192,8 @@ class SingleGaps:
 
     def of(self, rows: NDArray[np.bool_]) -> SingleGaps:
         """Those of some requests: bool by row of the record."""
-        wanted = rows[self.request]
-        return SingleGaps(
-            ms=self.ms[wanted], count=self.count[wanted], request=self.request[wanted]
-        )
+        mask = rows[self.request]
+        return SingleGaps(ms=self.ms[mask], count=self.count[mask], request=self.request[mask])
 
     def statistics(self) -> dict[str, float | None]:
         """Mean, p50, p90, p95 and p99 in milliseconds; None where there is no gap."""
@@ -205,10 +203,10 @@ class SingleGaps:
         order = np.argsort(self.ms)
         below = np.cumsum(self.count[order])
         places = np.searchsorted(below, [p / 100 * total for p in PERCENTILES])
-        found = self.ms[order][np.minimum(places, len(order) - 1)]
+        quantiles = self.ms[order][np.minimum(places, len(order) - 1)]
         return {
             "mean": float((self.ms * self.count).sum() / total),
-            **{f"p{p}": float(v) for p, v in zip(PERCENTILES, found, strict=True)},
+            **{f"p{p}": float(v) for p, v in zip(PERCENTILES, quantiles, strict=True)},
         }
 
 
@@ -272,12 +270,12 @@ def _of_histograms(counts: Floats, sums: Floats) -> Floats:
     """Mean, p50, p95 and p99 of each histogram, in milliseconds: float64 of (histograms, 4)."""
     total, middles = counts.sum(axis=1), gap_edges_ns() * 1.005 / 1e6
     below = np.cumsum(counts, axis=1)
-    found = [sums / total]
+    columns = [sums / total]
     for share in (0.50, 0.95, 0.99):
-        found.append(
+        columns.append(
             middles[np.minimum((below < share * total[:, None]).sum(axis=1), GAP_BINS - 1)]
         )
-    return np.array(found).T
+    return np.array(columns).T
 
 
 WORDS = {
@@ -328,8 +326,8 @@ def other_definitions(
         "request_latency_ms": offsets_ns[last],
     }
     return {
-        name: {**percentiles(found, 1e6), "definition": WORDS[name]}
-        for name, found in values.items()
+        name: {**percentiles(durations_ns, 1e6), "definition": WORDS[name]}
+        for name, durations_ns in values.items()
     }
 
 
@@ -396,13 +394,13 @@ def compare(first: Requests, second: Requests, *, slo: Slo = (), seed: int = 0) 
     ratios = []
     for place, metric in enumerate(ours):
         ratios += _ratios(metric, ours[metric], theirs[metric], seed=seed + 2 * place)
-    summary, other = summarize(first), summarize(second)
+    summary, second_summary = summarize(first), summarize(second)
     ratios += [
         Ratio(
             metric="itl_ms",
             statistic=s,
             first=getattr(summary.itl_ms, s),
-            second=getattr(other.itl_ms, s),
+            second=getattr(second_summary.itl_ms, s),
         )
         for s in STATISTICS
     ]
@@ -412,7 +410,7 @@ def compare(first: Requests, second: Requests, *, slo: Slo = (), seed: int = 0) 
                 metric=name,
                 statistic="mean",
                 first=getattr(summary, name),
-                second=getattr(other, name),
+                second=getattr(second_summary, name),
             )
         )
     for ours_met, theirs_met in zip(attained(first, slo), attained(second, slo), strict=True):
@@ -434,7 +432,7 @@ def compare(first: Requests, second: Requests, *, slo: Slo = (), seed: int = 0) 
         for metric in ours
         if ours[metric].size and theirs[metric].size
     }
-    pairs = {metric: (found[0], found[1]) for metric, found in quantiles.items()}
+    pairs = {metric: (pair[0], pair[1]) for metric, pair in quantiles.items()}
     return Comparison(ratios=tuple(ratios), quantiles_ms=pairs, notes=_notes(first, second))
 
 
@@ -442,18 +440,24 @@ def share_ratio(first: Attained, second: Attained) -> Ratio:
     """The ratio of two shares, with an interval from those of both (Donner and Zou, MOVER for
     ratios); none where the first may be 0.
     """
-    one, other, product = first.share, second.share, first.share * second.share
+    first_share, second_share, product = first.share, second.share, first.share * second.share
     low = high = math.nan
-    if first.low > 0 and 2 * one > first.high:
-        below = second.low * (2 * other - second.low), first.high * (2 * one - first.high)
-        above = second.high * (2 * other - second.high), first.low * (2 * one - first.low)
+    if first.low > 0 and 2 * first_share > first.high:
+        below = (
+            second.low * (2 * second_share - second.low),
+            first.high * (2 * first_share - first.high),
+        )
+        above = (
+            second.high * (2 * second_share - second.high),
+            first.low * (2 * first_share - first.low),
+        )
         low = (product - math.sqrt(max(0.0, product**2 - below[0] * below[1]))) / below[1]
         high = (product + math.sqrt(max(0.0, product**2 - above[0] * above[1]))) / above[1]
     return Ratio(
         metric=f"share {first.limits}",
         statistic="mean",
-        first=one,
-        second=other,
+        first=first_share,
+        second=second_share,
         low=low,
         high=high,
     )

@@ -194,12 +194,12 @@ class Question:
             due = (
                 np.arange(len(due)) // self.burst * round(self.burst / self.arrivals.rate * 1e9)
             ).astype(np.int64)
-        kept = due <= seconds * 1e9
+        in_time = due <= seconds * 1e9
         pattern = "burst" if self.burst > 1 else self.arrivals.process
         return Load(
-            isl=trace.isl[kept],
-            osl=trace.osl[kept],
-            due_ns=due[kept],
+            isl=trace.isl[in_time],
+            osl=trace.osl[in_time],
+            due_ns=due[in_time],
             rate=self.arrivals.rate,
             in_flight=self.arrivals.in_flight if isinstance(self.arrivals, OpenLoop) else 0,
             pattern=pattern,

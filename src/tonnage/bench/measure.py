@@ -286,9 +286,9 @@ class Live:
         span = (ends[-1] - ends[0]) / 1e9 if len(ends) > 1 else 0.0
         gone = (time.monotonic_ns() - conductor.start_ns) / 1e9
         load = conductor.load
-        left = max(load.seconds - gone, 0.0) if load.seconds != float("inf") else None
-        if left is None and conductor.over:
-            left = gone / conductor.over * (len(load) - conductor.over)
+        remaining_s = max(load.seconds - gone, 0.0) if load.seconds != float("inf") else None
+        if remaining_s is None and conductor.over:
+            remaining_s = gone / conductor.over * (len(load) - conductor.over)
         return Reading(
             sent=conductor.sent,
             in_flight=conductor.sent - conductor.over,
@@ -296,13 +296,13 @@ class Live:
             requests_per_second=(len(ends) - 1) / span if span > 0 else None,
             ttft_s=_percentiles(self._ttft),
             tpot_s=_percentiles(self._tpot),
-            left_s=left,
+            left_s=remaining_s,
         )
 
 
 def _percentiles(values: deque[int] | deque[float]) -> tuple[float, float] | None:
-    found = sorted(values)
-    if not found:
+    ordered = sorted(values)
+    if not ordered:
         return None
-    low, high = (found[int(share * (len(found) - 1))] / 1e9 for share in (0.5, 0.95))
+    low, high = (ordered[int(share * (len(ordered) - 1))] / 1e9 for share in (0.5, 0.95))
     return low, high

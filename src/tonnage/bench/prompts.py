@@ -72,28 +72,28 @@ class TokenizerFile:
         """Words of lower-case letters that are one token each behind a space, ``most`` of them.
         Raises InputError: there are too few.
         """
-        found = []
+        candidates = []
         for identity in range(self.tokenizer.get_vocab_size()):
             text = self.tokenizer.decode([identity]).strip()
             if 2 <= len(text) <= 9 and text.isascii() and text.isalpha() and text.islower():
-                found.append(text)
-                if len(found) == 4 * most:
+                candidates.append(text)
+                if len(candidates) == 4 * most:
                     break
-        found = list(dict.fromkeys(found))
+        candidates = list(dict.fromkeys(candidates))
         base = self.count("a")
         single = [
             word
-            for word in found
+            for word in candidates
             if self.count(f"a {word}") == base + 1 and self.count(f"a {word} {word}") == base + 2
         ]
         starting = [word for word in single if self.count(word) == 1]
-        kept = starting if len(starting) >= FEWEST_WORDS else single
-        if len(kept) < FEWEST_WORDS:
+        vocabulary = starting if len(starting) >= FEWEST_WORDS else single
+        if len(vocabulary) < FEWEST_WORDS:
             raise InputError(
                 f"{option('tokenizer')}: its vocabulary has too few whole words to make prompts of;"
                 " give another tokenizer.json"
             )
-        return kept[:most]
+        return vocabulary[:most]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +127,12 @@ class Prompts:
             return self._of_characters(number, max(1, round(tokens * self.characters)))
         count = max(tokens - self.shared_tokens, 1)
         for _ in range(6):
-            made = " ".join(part for part in (self.shared, *self._draw(number, count)) if part)
+            prompt = " ".join(part for part in (self.shared, *self._draw(number, count)) if part)
             if self.additive and tokens > self.shared_tokens:
-                return made
-            off = self.counter.count(made) - tokens
+                return prompt
+            off = self.counter.count(prompt) - tokens
             if not off:
-                return made
+                return prompt
             count = max(count - off, 1)
         raise InputError(
             f"{option('isl')}: no prompt of exactly {tokens} tokens can be made with this"
@@ -167,14 +167,14 @@ class Prompts:
         import random
 
         rng = random.Random((self.salt << 104) ^ (self.seed << 40) ^ (number & 0xFFFFFFFFFF))
-        own = rng.choices(self.words, k=min(count, OWN_WORDS))
-        left = count - len(own)
-        while left > 0:
+        words = rng.choices(self.words, k=min(count, OWN_WORDS))
+        remaining = count - len(words)
+        while remaining > 0:
             start = rng.randrange(len(self.ring))
-            part = self.ring[start : start + left]
-            own.extend(part)
-            left -= len(part)
-        return own
+            part = self.ring[start : start + remaining]
+            words.extend(part)
+            remaining -= len(part)
+        return words
 
     def _of_characters(self, number: int, characters: int) -> str:
         lead = f"{self.shared} " if self.shared else ""
@@ -267,24 +267,24 @@ def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float
     text = read_text(path, where, most=MOST_BYTES)
     kind = path.suffix.lower()
     if kind == ".json":
-        found = [(*pairs[0], 0) for pairs in share_gpt(text, f"{where}: {path}")]
+        rows = [(*pairs[0], 0) for pairs in share_gpt(text, f"{where}: {path}")]
     elif kind == ".jsonl":
-        found = [
+        rows = [
             _line(line, f"{where}: {path}:{at}")
             for at, line in enumerate(text.splitlines(), start=1)
             if line.strip()
         ]
     else:
-        found = [(line.strip(), "", 0) for line in text.splitlines() if line.strip()]
-    if not found:
+        rows = [(line.strip(), "", 0) for line in text.splitlines() if line.strip()]
+    if not rows:
         raise InputError(f"{where}: {path} holds no prompt; write one a line")
 
     return FilePrompts(
-        texts=tuple(prompt for prompt, _, _ in found),
-        isl=tuple(length_of(prompt, counter, characters) for prompt, _, _ in found),
+        texts=tuple(prompt for prompt, _, _ in rows),
+        isl=tuple(length_of(prompt, counter, characters) for prompt, _, _ in rows),
         osl=tuple(
-            asked or (length_of(answer, counter, characters) if answer else 0)
-            for _, answer, asked in found
+            osl or (length_of(answer, counter, characters) if answer else 0)
+            for _, answer, osl in rows
         ),
         counter=counter,
         characters=characters,
@@ -313,10 +313,10 @@ def _line(line: str, where: str) -> Found:
         )
     if not prompt:
         raise InputError(f"{where}: has no prompt; it needs one of {', '.join(_TEXTS)} or messages")
-    asked = next((row[name] for name in _LENGTHS if row.get(name) is not None), 0)
-    if isinstance(asked, bool) or not isinstance(asked, int) or not 0 <= asked < 10**7:
+    osl = next((row[name] for name in _LENGTHS if row.get(name) is not None), 0)
+    if isinstance(osl, bool) or not isinstance(osl, int) or not 0 <= osl < 10**7:
         raise InputError(f"{where}: its output length is not a number of tokens")
-    return prompt, "", asked
+    return prompt, "", osl
 
 
 def share_gpt(text: str, where: str) -> Iterator[list[tuple[str, str]]]:
@@ -339,7 +339,7 @@ def share_gpt(text: str, where: str) -> Iterator[list[tuple[str, str]]]:
         for ask, answer in zip(turns[::2], turns[1::2], strict=False):
             texts: Any = (ask.get("value"), answer.get("value"))
             if ask.get("from") not in USERS or not all(
-                isinstance(one, str) and one.strip() for one in texts
+                isinstance(turn_text, str) and turn_text.strip() for turn_text in texts
             ):
                 break
             pairs.append(texts)

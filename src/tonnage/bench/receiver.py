@@ -160,13 +160,13 @@ class Receiver:
     def _poll(self) -> bool:
         """Read every socket that has something; whether one had."""
         now = _clock()
-        found = self._epoll.poll(0, len(self._connections) + 1) if self._epoll is not None else []
-        if found:
+        events = self._epoll.poll(0, len(self._connections) + 1) if self._epoll is not None else []
+        if events:
             self._last_ns = now
-            self._read(found, now)
+            self._read(events, now)
         if self._looks and not self._later:
             self._look()
-        return bool(found)
+        return bool(events)
 
     def _read_one(self, descriptor: int) -> None:
         """Read a socket, where sockets cannot be read in rounds."""

@@ -49,18 +49,18 @@ def token_times(reply: Reply, counted: Sequence[int] | None = None) -> TokenTime
     exceeds the characters that came. A server that counts no token of an output has not counted.
     """
     times, total = reply.times, reply.tokens
-    seen = total if reply.thought else total - reply.reasoning
-    if times and total > len(times) and seen > UNSEEN * sum(reply.sizes):
-        seen = 0
-    if seen == len(times):
+    visible = total if reply.thought else total - reply.reasoning
+    if times and total > len(times) and visible > UNSEEN * sum(reply.sizes):
+        visible = 0
+    if visible == len(times):
         return TokenTimes(
             times_ns=times,
             per_event=None,
-            tokens=seen,
+            tokens=visible,
             source="server",
-            hidden=max(total - seen, 0),
+            hidden=max(total - visible, 0),
         )
-    if seen < 0 or (times and not seen):
+    if visible < 0 or (times and not visible):
         tokens = len(times) if counted is None else sum(counted)
         source = "events" if counted is None else "tokenizer"
         return TokenTimes(
@@ -70,18 +70,18 @@ def token_times(reply: Reply, counted: Sequence[int] | None = None) -> TokenTime
             source=source,
             hidden=max(total - tokens, 0),
         )
-    hidden = total - seen
+    hidden = total - visible
     counts = _running_counts(reply, hidden)
     if counts is not None:
         return TokenTimes(
-            times_ns=times, per_event=counts, tokens=seen, source="server", hidden=hidden
+            times_ns=times, per_event=counts, tokens=visible, source="server", hidden=hidden
         )
     weights = counted if counted is not None and sum(counted) > 0 else reply.sizes
     shared = len(times) > 1
     return TokenTimes(
         times_ns=times,
-        per_event=share(seen, weights),
-        tokens=seen,
+        per_event=share(visible, weights),
+        tokens=visible,
         source="server",
         shared=shared,
         hidden=hidden,
@@ -197,19 +197,19 @@ class Recorder:
             if self._count and reply.tokens <= 0
             else None
         )
-        made = token_times(reply, counted)
-        self._tally(exchange, made)
-        offsets = _offsets(made, exchange.sent_ns)
+        times = token_times(reply, counted)
+        self._tally(exchange, times)
+        offsets = _offsets(times, exchange.sent_ns)
         end = reply.last_ns - self._start if reply.last_ns >= 0 else -1
-        self._waiting[exchange.number] = (self._row(exchange, made), offsets, end)
+        self._waiting[exchange.number] = (self._row(exchange, times), offsets, end)
         if exchange.outcome == COMPLETED and self._single:
-            self._count_gaps(made, offsets)
+            self._count_gaps(times, offsets)
         while self._next in self._waiting:
             self._keep(self._next)
             self._next += 1
         if len(self._rows) >= BATCH_ROWS or self._held >= BATCH_TOKENS:
             self._flush()
-        return made
+        return times
 
     def _keep(self, number: int) -> None:
         """Make a request the next row."""
@@ -299,10 +299,10 @@ class Recorder:
         tally.hiding += made.hidden > 0
         tally.uncounted += reply.tokens == 0 and made.source == "events" and made.tokens > 0
         tally.several += reply.choices > 1
-        wanted = exchange.osl * reply.choices
-        tally.osl_off += made.tokens != wanted
-        tally.osl_far += off_length(made.tokens, wanted) and off_length(
-            made.tokens + made.hidden, wanted
+        expected = exchange.osl * reply.choices
+        tally.osl_off += made.tokens != expected
+        tally.osl_far += off_length(made.tokens, expected) and off_length(
+            made.tokens + made.hidden, expected
         )
         if reply.prompt > 0:
             tally.prompt_counts += 1

@@ -134,12 +134,12 @@ class DriverGpus:
         """The readings of every GPU by name, such as ``nvml:power_w{gpu="0"}``; what a GPU does not
         tell is absent.
         """
-        found, (prefix, readings, library, faults) = {}, self._ask
+        gauges, (prefix, readings, library, faults) = {}, self._ask
         for place, handle in enumerate(self._handles):
             for name, read in readings.items():
                 with contextlib.suppress(*faults):
-                    found[f'{prefix}:{name}{{gpu="{place}"}}'] = read(library, handle)
-        return found | host_joules()
+                    gauges[f'{prefix}:{name}{{gpu="{place}"}}'] = read(library, handle)
+        return gauges | host_joules()
 
 
 def _imported(package: str) -> Any:
@@ -174,14 +174,14 @@ def host_joules() -> dict[str, float]:
     """The energy counter of each CPU package of this machine, in joules; none where they cannot be
     read.
     """
-    found = {}
+    package_joules = {}
     for file in sorted(RAPL.glob("intel-rapl:[0-9]*/energy_uj")):
         if file.parent.name.count(":") == 1:
             with contextlib.suppress(OSError, ValueError):
-                found[f'rapl:energy_j{{package="{file.parent.name}"}}'] = (
+                package_joules[f'rapl:energy_j{{package="{file.parent.name}"}}'] = (
                     float(file.read_text()) / 1e6
                 )
-    return found
+    return package_joules
 
 
 def _text(name: object) -> str:
@@ -213,7 +213,7 @@ def samples(text: str) -> dict[str, float]:
     """The samples of a page that are kept, by name with labels; lines that are none are passed
     over.
     """
-    found = {}
+    page_samples = {}
     for line in text.splitlines():
         if not line.startswith(NAMES):
             continue
@@ -221,10 +221,10 @@ def samples(text: str) -> dict[str, float]:
         if match is None or match[1].endswith(_LEFT_OUT):
             continue
         try:
-            found[match[1] + (match[2] or "")] = float(match[3])
+            page_samples[match[1] + (match[2] or "")] = float(match[3])
         except ValueError:
             continue
-    return found
+    return page_samples
 
 
 def fetch(url: str, timeout_s: float = 2.0) -> str:

@@ -68,15 +68,15 @@ def positions_of_gaps(osl: np.typing.NDArray[np.int64]) -> np.typing.NDArray[np.
     """The mean output position of the gaps of each bucket, float64 of ``POSITION_BUCKETS``: outputs
     end inside of one.
     """
-    found = np.empty(POSITION_BUCKETS)
+    positions = np.empty(POSITION_BUCKETS)
     for bucket in range(POSITION_BUCKETS):
         low, high = 2**bucket, 2 ** (bucket + 1) - 1
         last = np.minimum(osl[osl > low] - 1, high).astype(np.float64)
-        held = last - low + 1
-        found[bucket] = (
-            float(((low + last) / 2 * held).sum() / held.sum()) if last.size else (low + high) / 2
+        gaps = last - low + 1
+        positions[bucket] = (
+            float(((low + last) / 2 * gaps).sum() / gaps.sum()) if last.size else (low + high) / 2
         )
-    return found
+    return positions
 
 
 def _line(
@@ -166,11 +166,11 @@ def _stands_out(means: np.typing.NDArray[np.float64]) -> bool:
     """Whether the first block is far from the median of the others, by their median deviation:
     later blocks may belong to the start too.
     """
-    others = means[1:]
-    middle = float(np.median(others))
+    later_means = means[1:]
+    middle = float(np.median(later_means))
     off, spread = (
         abs(float(means[0]) - middle),
-        DEVIATION * float(np.median(np.abs(others - middle))),
+        DEVIATION * float(np.median(np.abs(later_means - middle))),
     )
     return off > DRIFT * middle and off > SURE * spread
 

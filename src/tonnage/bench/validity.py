@@ -339,10 +339,10 @@ def _outputs(observed: Observed, requests: Requests, limit: float) -> list[Check
     ]
     if endpoint.pinned:
         mean = float(requests.osl[requests.status == ROW_COMPLETED].mean())
-        wanted = float(observed.load.osl.mean())
+        target = float(observed.load.osl.mean())
         words = (
             f"outputs do not have the length at which they were pinned ({mean:.3g} tokens for"
-            f" {wanted:.3g} on average)"
+            f" {target:.3g} on average)"
         )
         counts.append(("length", tally.osl_far, words))
     if endpoint.streaming:

@@ -221,24 +221,24 @@ def _merge(
     """Write the rows of all workers in the order in which they were due, and give that order."""
     rows, offsets, lengths = [], [], []
     for folder, part in zip(folders, parts, strict=True):
-        found, (times, counts) = _record(folder / "run", part)
+        record, (times, counts) = _record(folder / "run", part)
         columns = (
-            found.due_ns,
-            found.sent_ns,
-            found.first_token_ns,
-            found.last_token_ns,
-            found.isl,
-            found.osl,
-            found.cached_tokens,
+            record.due_ns,
+            record.sent_ns,
+            record.first_token_ns,
+            record.last_token_ns,
+            record.isl,
+            record.osl,
+            record.cached_tokens,
         )
         rows.append(
-            np.stack([*columns, found.instance, found.status, found.preemptions], axis=1).astype(
+            np.stack([*columns, record.instance, record.status, record.preemptions], axis=1).astype(
                 np.int64
             )
         )
         offsets.append(times)
         lengths.append(counts)
-        writer.add_gaps(found.gaps)
+        writer.add_gaps(record.gaps)
     all_rows, moments, tokens = (
         np.concatenate(rows),
         np.concatenate(offsets),
@@ -264,8 +264,8 @@ def _together(
     summed; ``order`` is that of the rows.
     """
     tally = Tally()
-    for each in seen:
-        _add(tally, each.tally)
+    for worker in seen:
+        _add(tally, worker.tally)
     seconds = max(len(observed.cpu) for observed in seen)
     busiest = [
         max(observed.cpu[k] for observed in seen if k < len(observed.cpu)) for k in range(seconds)
@@ -274,8 +274,10 @@ def _together(
         load=load,
         sent=sum(observed.sent for observed in seen),
         tally=tally,
-        lateness_ns=array("q", [late for each in seen for late in each.lateness_ns]),
-        begun_lateness_ns=array("q", [late for each in seen for late in each.begun_lateness_ns]),
+        lateness_ns=array("q", [late for observed in seen for late in observed.lateness_ns]),
+        begun_lateness_ns=array(
+            "q", [late for observed in seen for late in observed.begun_lateness_ns]
+        ),
         ends_ns=array(
             "q",
             np.concatenate([np.asarray(observed.ends_ns, dtype=np.int64) for observed in seen])[

@@ -136,7 +136,7 @@ def _reported(page: Path | None, output: Path | None) -> Iterator[Path | None]:
 
 
 def _of(asked: dict[str, Any], *kinds: type[Any]) -> dict[str, Any]:
-    return {one.name: asked.get(one.name) for kind in kinds for one in fields(kind)}
+    return {field.name: asked.get(field.name) for kind in kinds for field in fields(kind)}
 
 
 def _prepared(asked: dict[str, Any]) -> Any:
@@ -155,16 +155,16 @@ def _find_max(asked: dict[str, Any], output: Path | None, *, selftest: bool, jso
     prepared = _prepared(asked)
     from tonnage.report.measured import maximum
 
-    found = api.run_find_max(
+    highest = api.run_find_max(
         prepared,
         output=output,
         selftest=selftest,
         provenance=provenance(asked.get("seed", 0)),
         watch=live_view,
     )
-    print_answer(lambda: maximum(found), found.to_json, json=json)
-    _refuse_unwritten([trial.measured for trial in found.trials])
-    return DONE if found.load == found.load and not found.client_limited else NO_ANSWER
+    print_answer(lambda: maximum(highest), highest.to_json, json=json)
+    _refuse_unwritten([trial.measured for trial in highest.trials])
+    return DONE if highest.load == highest.load and not highest.client_limited else NO_ANSWER
 
 
 def _measure(asked: dict[str, Any], output: Path | None, *, selftest: bool, json: bool) -> int:
@@ -206,7 +206,9 @@ def _selftest(server: dict[str, Any], test: dict[str, Any], *, json: bool) -> in
 
     tests = api.bench_selftest(streams=test["streams"] or "1,64,256")
     print_answer(
-        lambda: selftest(tests), lambda: {"selftests": [one.to_json() for one in tests]}, json=json
+        lambda: selftest(tests),
+        lambda: {"selftests": [finished_test.to_json() for finished_test in tests]},
+        json=json,
     )
     return DONE
 
@@ -278,5 +280,12 @@ class LiveView(Live):
             for pair in (now.ttft_s, now.tpot_s)
             for text in (("–", "–") if pair is None else map(format_duration, pair))
         ]
-        left = "–" if now.left_s is None else format_duration(now.left_s)
-        return [f"{now.sent:,}", f"{now.in_flight:,}", rate, *latencies, f"{now.failed:,}", left]
+        remaining = "–" if now.left_s is None else format_duration(now.left_s)
+        return [
+            f"{now.sent:,}",
+            f"{now.in_flight:,}",
+            rate,
+            *latencies,
+            f"{now.failed:,}",
+            remaining,
+        ]

@@ -43,22 +43,22 @@ def catalog(
     """
     search = " ".join(words)
     choices = {"model": model, "gpu": gpu, "tp": tp, "engine": engine}
-    given = {name: value for name, value in choices.items() if value is not None}
+    filters = {name: value for name, value in choices.items() if value is not None}
     if search == PRECISIONS:
         from tonnage.report.facts import formats
 
-        report = api.precisions(**given)  # type: ignore[arg-type]
+        report = api.precisions(**filters)  # type: ignore[arg-type]
         print_answer(lambda: formats(report.base, report.gains), report.to_json, json=json)
         return
-    if given:
+    if filters:
         raise InputError(
-            f"--{next(iter(given))}: goes with `tonnage catalog {PRECISIONS}` alone; write the name"
-            " itself to look it up"
+            f"--{next(iter(filters))}: goes with `tonnage catalog {PRECISIONS}` alone; write the"
+            " name itself to look it up"
         )
     from tonnage.report.facts import catalogued
 
-    found = api.catalog(search)
-    print_answer(lambda: catalogued(found), lambda: found, json=json)
+    listing = api.catalog(search)
+    print_answer(lambda: catalogued(listing), lambda: listing, json=json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

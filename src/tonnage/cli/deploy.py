@@ -107,9 +107,9 @@ def verify(folder: Path, /, *, json: bool = False) -> int:
     """
     from tonnage.report.verified import verified_folder
 
-    found = api.verify_folder(folder)
-    print_answer(lambda: verified_folder(found), lambda: asdict(found), json=json)
-    return FAULTS if found.faults else 0
+    checked_folder = api.verify_folder(folder)
+    print_answer(lambda: verified_folder(checked_folder), lambda: asdict(checked_folder), json=json)
+    return FAULTS if checked_folder.faults else 0
 
 
 @app.command
@@ -191,7 +191,7 @@ def compress(
     """
     from tonnage.report.facts import compressed
 
-    found = api.compress(
+    compression = api.compress(
         model_dir,
         output=output,
         format=format,
@@ -203,12 +203,12 @@ def compress(
         dry_run=dry_run,
         told=say,
     )
-    if isinstance(found, str):
-        sys.stdout.write(found)
+    if isinstance(compression, str):
+        sys.stdout.write(compression)
         return
-    manifest = found.manifest
+    manifest = compression.manifest
     print_answer(
-        lambda: compressed(str(found.folder), manifest),
-        lambda: {"folder": str(found.folder), **manifest},
+        lambda: compressed(str(compression.folder), manifest),
+        lambda: {"folder": str(compression.folder), **manifest},
         json=json,
     )

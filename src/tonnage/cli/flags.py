@@ -56,32 +56,34 @@ class Flag:
     def parameter(self) -> inspect.Parameter:
         """The flag as a keyword of a verb."""
         negative = None if self.negative else ()
-        said: dict[str, Any] = {
+        options: dict[str, Any] = {
             "help": self.about,
             "negative": negative,
             "consume_multiple": self.several,
             "converter": self.read,
         }
-        said["alias"] = tuple(
+        options["alias"] = tuple(
             f"-{alias}" if len(alias) == 1 else f"--{alias.replace('_', '-')}"
             for alias in self.aliases
         )
-        told = Parameter(**said) if self.group is None else Parameter(**said, group=self.group)
+        parameter = (
+            Parameter(**options) if self.group is None else Parameter(**options, group=self.group)
+        )
         return inspect.Parameter(
             self.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[self.kind, told],
+            annotation=Annotated[self.kind, parameter],
         )
 
 
 def flags_of(declared: type, group: Group | None = None) -> tuple[Flag, ...]:
     """A flag for each field that a dataclass adds to its base by ``about``."""
-    kinds, own = get_type_hints(declared), vars(declared)["__annotations__"]
+    kinds, declared_names = get_type_hints(declared), vars(declared)["__annotations__"]
     return tuple(
-        _flag(one.name, kinds[one.name], one.metadata, group)
-        for one in fields(declared)
-        if one.name in own
+        _flag(field.name, kinds[field.name], field.metadata, group)
+        for field in fields(declared)
+        if field.name in declared_names
     )
 
 
@@ -96,10 +98,10 @@ def _flag(name: str, kind: Any, facts: Mapping[str, Any], group: Group | None) -
         None,
     )
     listed = several is not None
-    taken = list[get_args(several)[0]] if listed else str if takes(kind, str) else kind  # type: ignore[misc]
+    flag_type = list[get_args(several)[0]] if listed else str if takes(kind, str) else kind  # type: ignore[misc]
     return Flag(
         name=name,
-        kind=taken | None,
+        kind=flag_type | None,
         group=group,
         **{**facts, "negative": facts["negative"] and not listed},
     )
@@ -126,11 +128,11 @@ def _reader(leaf: Leaf) -> Callable[[Any, Sequence[Any]], float]:
 
     def read(_: Any, tokens: Sequence[Any]) -> float:
         text = tokens[0].value
-        found = leaf.read(text)
-        if found is None:
+        number = leaf.read(text)
+        if number is None:
             kind = "a whole number" if leaf.number is int else "a number"
             raise InputError(f"{option(leaf.name)}: '{text}' is not {kind}; {leaf.about}")
-        return found
+        return number
 
     return read
 
@@ -149,8 +151,8 @@ def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any
     def widened(verb: Callable[..., Any]) -> Callable[..., Any]:
         words, _, section = (inspect.getdoc(verb) or "").partition("\n\nArgs:\n")
         texts = {name: " ".join(text.split()) for name, text in _OF_ARGS.findall(section)}
-        own = inspect.signature(verb, eval_str=True)
-        kept = [
+        signature = inspect.signature(verb, eval_str=True)
+        parameters = [
             (
                 part.replace(
                     annotation=Annotated[part.annotation, Parameter(help=texts[part.name])]
@@ -158,24 +160,27 @@ def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any
                 if part.name in texts
                 else part
             )
-            for part in own.parameters.values()
+            for part in signature.parameters.values()
             if part.kind is not inspect.Parameter.VAR_KEYWORD
         ]
-        keywords = [part for part in kept if part.kind is inspect.Parameter.KEYWORD_ONLY]
-        first = [part for part in kept if part not in keywords]
+        keywords = [part for part in parameters if part.kind is inspect.Parameter.KEYWORD_ONLY]
+        first = [part for part in parameters if part not in keywords]
         needed = [part for part in keywords if part.default is inspect.Parameter.empty]
-        more = [flag.parameter for flag in flags if flag.name not in own.parameters]
-        found = own.replace(
+        more = [flag.parameter for flag in flags if flag.name not in signature.parameters]
+        extended_signature = signature.replace(
             parameters=[*first, *needed, *more, *(part for part in keywords if part not in needed)]
         )
-        setattr(verb, "__signature__", found)  # noqa: B010 — a function's type does not declare it
+        setattr(verb, "__signature__", extended_signature)  # noqa: B010 — a function's type does not declare it
         helps = (
-            (name, part.annotation.__metadata__[-1].help) for name, part in found.parameters.items()
+            (name, part.annotation.__metadata__[-1].help)
+            for name, part in extended_signature.parameters.items()
         )
         verb.__doc__ = "\n".join(
             [f"{words}\n\nArgs:", *(f"    {name}: {text}" for name, text in helps)]
         )
-        verb.__annotations__ = {name: part.annotation for name, part in found.parameters.items()}
+        verb.__annotations__ = {
+            name: part.annotation for name, part in extended_signature.parameters.items()
+        }
         return verb
 
     return widened

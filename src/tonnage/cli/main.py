@@ -363,10 +363,10 @@ def explained(error: CycloptsError, app: App, tokens: Sequence[str]) -> str:
         and error.target_type in KINDS
         and error.argument is not None
     ):
-        said = " ".join((error.argument.parameter.help or "").split())
+        help_text = " ".join((error.argument.parameter.help or "").split())
         return (
             f"{error.argument.name}: '{error.token.value}' is not {KINDS[error.target_type]};"
-            f" {said}"
+            f" {help_text}"
         )
     if isinstance(error, RepeatArgumentError) and error.token.keyword:
         return (
@@ -400,7 +400,7 @@ NUMBER, WORD = re.compile(r"[\d.]+[kM]?"), re.compile(r"[a-z][\w.-]*")
 def _repeated(example: str, value: str, typed: Mapping[str, str]) -> str:
     """An example with a typed value in place of its own, where both are numbers or both words."""
     name, _, rest = example.partition(" ")
-    ours, *others = rest.split(" ")
+    ours, *following_words = rest.split(" ")
     mean, spread, _ = ours.partition("+-")
     if spread and NUMBER.fullmatch(value):
         value = f"{typed.get(name, mean)}+-{value}"
@@ -408,7 +408,7 @@ def _repeated(example: str, value: str, typed: Mapping[str, str]) -> str:
         kind.fullmatch(ours) and kind.fullmatch(value) for kind in (NUMBER, WORD)
     ):
         return example
-    return " ".join([name, value, *others])
+    return " ".join([name, value, *following_words])
 
 
 def _unknown(typed: str, app: App, verb: Sequence[str], tokens: Sequence[str]) -> str:
@@ -417,13 +417,15 @@ def _unknown(typed: str, app: App, verb: Sequence[str], tokens: Sequence[str]) -
     """
     if not verb:
         return ""
-    known, name = set(_options(app, verb[0])), typed.lstrip("-").replace("_", "-").lower()
+    options, name = set(_options(app, verb[0])), typed.lstrip("-").replace("_", "-").lower()
     ours = flag((by_alias().get(name.replace("-", "_"), name),))
-    if ours in known:
+    if ours in options:
         return f"{typed}: unknown option; type {ours}"
     for examples, theirs in ELSEWHERE.items():
         if name in theirs.split():
-            example = next((one for one in examples if one.split()[0] in known), "")
+            example = next(
+                (candidate for candidate in examples if candidate.split()[0] in options), ""
+            )
             values = dict(pairwise(word for token in tokens for word in token.split("=", 1)))
             example = _repeated(example, values.get(typed, ""), values)
             return f"{typed}: unknown option; type {example}" if example else ""

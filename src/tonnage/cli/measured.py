@@ -49,7 +49,7 @@ def score(
             tpot<=50ms", compared where rows are run folders; may be repeated.
         worst: Number of the worst rows to show.
     """
-    asked: dict[str, Any] = {"coefficients": coefficients, "worst": worst, **given(said)}
+    arguments: dict[str, Any] = {"coefficients": coefficients, "worst": worst, **given(said)}
     compile_if_needed()
     with progress_bar("predicting") as progress:
         if step_model is not None and api.several_models(step_model):
@@ -58,11 +58,11 @@ def score(
                     f"{option('attain')}: is compared with one step model at a time; name one, or"
                     " leave it out"
                 )
-            scores = api.score_models(file, step_model, progress=progress, **asked)
+            scores = api.score_models(file, step_model, progress=progress, **arguments)
             print_answer(lambda: scored_models(scores), scores.to_json, json=json)
         else:
             report = api.score(
-                file, step_model=step_model, attain=attain or (), progress=progress, **asked
+                file, step_model=step_model, attain=attain or (), progress=progress, **arguments
             )
             print_answer(lambda: scored(report), report.to_json, json=json)
 
@@ -153,7 +153,7 @@ def compare(
         report: Of two runs: write a page with quantile–quantile plots to this file (HTML).
         json: Print one JSON object; of two runs with the quantiles from 1 % to 99 % of both.
     """
-    given = {"instances": instances, "router": router, "coefficients": coefficients}
+    settings = {"instances": instances, "router": router, "coefficients": coefficients}
     values = {"first": str(first), "second": str(second)}
     if second.is_file():
         if report is not None:
@@ -162,9 +162,9 @@ def compare(
             )
         if attain:
             raise InputError(f"{option('attain')}: {second} has its own limits; leave it out")
-        _beside_plan(first, second, {**given, "include_invalid": include_invalid}, json=json)
+        _beside_plan(first, second, {**settings, "include_invalid": include_invalid}, json=json)
         return
-    refuse(given, f"is for a run beside a plan; {second} is no file of one")
+    refuse(settings, f"is for a run beside a plan; {second} is no file of one")
     from tonnage.api.compare import compare_runs
 
     comparison = compare_runs(first, second, attain=attain or (), include_invalid=include_invalid)
@@ -206,11 +206,12 @@ def import_run(
     from tonnage.api.compare import import_run as make
     from tonnage.cli.printing import provenance
 
-    made = make(file, output, tokenizer=tokenizer, provenance=provenance(0))
+    imported_runs = make(file, output, tokenizer=tokenizer, provenance=provenance(0))
     runs = [
-        {"folder": str(folder), **summary.to_json(), **facts} for folder, summary, facts in made
+        {"folder": str(folder), **summary.to_json(), **facts}
+        for folder, summary, facts in imported_runs
     ]
-    print_answer(lambda: imported(made), lambda: {"runs": runs}, json=json)
+    print_answer(lambda: imported(imported_runs), lambda: {"runs": runs}, json=json)
 
 
 @with_flags()
@@ -302,14 +303,14 @@ def workload(
     refuse(history, "belongs to from-prometheus; leave it out")
     if action == "describe":
         refuse({"output": output}, "belongs to fit; describe writes a page with --report")
-        asked = {
+        arguments = {
             "model": model,
             "gpu": gpu,
             "tp": tp,
             "engine": engine or "tensorrt-llm",
             "trace_unit": trace_unit,
         }
-        _describe(Path(file), report, asked, json=json)
+        _describe(Path(file), report, arguments, json=json)
     else:
         refuse({**instance, "report": report}, "belongs to describe; leave it out")
         _fit(Path(file), output, {"model": model, "trace_unit": trace_unit}, json=json)

@@ -115,12 +115,12 @@ def print_plans(plans: Sequence[Plan], form: Form, *, page: str = "report") -> N
         from tonnage.report.writers.terminal import terminal, width
 
         plot = width() if form.plot else None
-        made = (
+        answer_document = (
             full_text(plans, plot=plot)
             if form.full
             else screen(plans, page=page, explain=form.explain, plot=plot)
         )
-        print(_with_flags(terminal(made)))
+        print(_with_flags(terminal(answer_document)))
 
 
 def print_use_cases(found: UseCases, form: Form, *, page: str = "report") -> None:

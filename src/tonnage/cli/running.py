@@ -63,11 +63,11 @@ def watch(
         url, plan=plan, every=every, gpu_metrics=gpu_metrics or (), coefficients=coefficients
     )
     if once:
-        found = next(looks)
-        print_answer(lambda: watched(found), found.to_json, json=json)
+        look = next(looks)
+        print_answer(lambda: watched(look), look.to_json, json=json)
     elif json:
-        for found in looks:
-            print(dumps(found.to_json(), ensure_ascii=False), flush=True)
+        for look in looks:
+            print(dumps(look.to_json(), ensure_ascii=False), flush=True)
     elif not sys.stdout.isatty():
         raise InputError(
             f"{option('once')}: the table that follows a deployment needs a terminal; add --once or"
@@ -75,8 +75,8 @@ def watch(
         )
     else:
         with Live("Reading for the first time …", auto_refresh=False) as live:
-            for found in looks:
-                live.update(_drawn(found), refresh=True)
+            for look in looks:
+                live.update(_drawn(look), refresh=True)
 
 
 def _drawn(found: Watched) -> RenderableType:
@@ -138,11 +138,13 @@ def verify(
         json: Print one JSON object.
     """
     compile_if_needed()
-    found = api.verify(url, plan=plan, seconds=seconds, coefficients=coefficients)
+    verification = api.verify(url, plan=plan, seconds=seconds, coefficients=coefficients)
     print_answer(
-        lambda: verified(found.instances, found.findings, found.load), found.to_json, json=json
+        lambda: verified(verification.instances, verification.findings, verification.load),
+        verification.to_json,
+        json=json,
     )
-    return NOT_AS_PLANNED if found.findings else 0
+    return NOT_AS_PLANNED if verification.findings else 0
 
 
 def demo(

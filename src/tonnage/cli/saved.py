@@ -65,8 +65,8 @@ def report(
             checked.
     """
     if saved.is_dir():
-        for name, asked in (("explain", explain), ("full", full)):
-            if asked:
+        for name, is_set in (("explain", explain), ("full", full)):
+            if is_set:
                 raise InputError(
                     f"{option(name)} is for a plan, and {saved} is a folder of a run; drop it"
                 )
@@ -178,14 +178,14 @@ def diff(
             json=json,
         )
         return
-    given = {
+    traffic_flags = {
         "select": select or None,
         "header": header,
         "coefficients": coefficients,
         "forecast": forecast,
         "report": report,
     }
-    refuse(given, f"belongs to the traffic of a deployment; {second} is no history")
+    refuse(traffic_flags, f"belongs to the traffic of a deployment; {second} is no history")
     from tonnage.report.plans.diff import diff_json, diff_text
 
     path = Path(second)
@@ -201,9 +201,9 @@ def _drifted(
     from tonnage.report.verified import drifted
 
     compile_if_needed()
-    found = today(fit=fit_history(read_history(**read)), **beside)
-    write_page(report, lambda: drifted(found, figures=True))
-    print_answer(lambda: drifted(found, figures=False), found.to_json, json=json)
+    drift = today(fit=fit_history(read_history(**read)), **beside)
+    write_page(report, lambda: drifted(drift, figures=True))
+    print_answer(lambda: drifted(drift, figures=False), drift.to_json, json=json)
 
 
 def _differences(first: Path, second: Path) -> tuple[Difference, ...]:

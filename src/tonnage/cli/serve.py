@@ -93,7 +93,7 @@ Engine = Literal["simulated", "openvino", "auto", "vllm", "tensorrt-llm", "sglan
 
 
 def _of(*kinds: type) -> set[str]:
-    return {one.name for kind in kinds for one in fields(kind)}
+    return {field.name for kind in kinds for field in fields(kind)}
 
 
 @with_flags(*FLAGS)
@@ -110,33 +110,33 @@ def serve(
     words mean nothing. Ends on Ctrl-C or SIGTERM, when running streams have ended or after 10
     seconds.
     """
-    told = given(asked)
-    _check_flags(engine, told)
+    flags = given(asked)
+    _check_flags(engine, flags)
     if engine not in ("simulated", "openvino"):
-        _launched(engine, told)
+        _launched(engine, flags)
         return
-    apart = bool(told.pop("processes", None)) or (
-        engine == "openvino" and told.get("instances", 1) > 1
+    apart = bool(flags.pop("processes", None)) or (
+        engine == "openvino" and flags.get("instances", 1) > 1
     )
-    logs = told.pop("logs", None)
+    logs = flags.pop("logs", None)
     if apart:
-        _apart(engine, told, logs)
+        _apart(engine, flags, logs)
         return
     if logs is not None:
         raise InputError("--logs: belongs to instances in processes of their own; add --processes")
-    _together(engine, told)
+    _together(engine, flags)
 
 
 def _check_flags(engine: str, told: dict[str, Any]) -> None:
     from tonnage.api.running.serve_engine import EngineAsked
 
-    known = {
+    flags_by_engine = {
         "simulated": _of(SimulatedArguments, Apart),
         "openvino": _of(OpenvinoArguments, FleetArguments, Apart),
     }
     launched = _of(EngineAsked) | _of(Launched) | {*FRONT}
     for name in told:
-        if name not in known.get(engine, launched):
+        if name not in flags_by_engine.get(engine, launched):
             raise InputError(
                 f"--{name.replace('_', '-')}: says nothing to --engine {engine}; leave it out"
             )
@@ -154,10 +154,13 @@ def _launched(engine: str, told: dict[str, Any]) -> None:
         )
     machine = api.this_machine(shown.get("machine"))
     if listed:
-        found = api.machine_profiles(engine_asked, machine)
+        profiles = api.machine_profiles(engine_asked, machine)
         print_answer(
-            lambda: listing(machine, found),
-            lambda: {"machine": machine.to_json(), "profiles": [one.to_json() for one in found]},
+            lambda: listing(machine, profiles),
+            lambda: {
+                "machine": machine.to_json(),
+                "profiles": [profile.to_json() for profile in profiles],
+            },
             json=json,
         )
         return

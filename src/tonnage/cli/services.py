@@ -90,8 +90,8 @@ def calibrate_service(
 
 def refuse_given(asked: Mapping[str, Any], taken: tuple[str, ...] = ()) -> None:
     """Refuse flags that a service does not take. Raises InputError: naming the first."""
-    others = {name: value for name, value in asked.items() if name not in taken}
+    unsupported = {name: value for name, value in asked.items() if name not in taken}
     refuse(
-        others,
+        unsupported,
         "a service of models that are not LLMs has no such setting; its file says everything",
     )

@@ -111,15 +111,15 @@ def simulate(
                 " or leave out --ticks"
             )
         engine = [leaf.name for leaf in simulated_leaves() if leaf.name not in OF_BOTH]
-        said = {name: asked.get(name) for name in (*engine, "on", "output")}
+        engine_flags = {name: asked.get(name) for name in (*engine, "on", "output")}
         refuse(
-            said,
+            engine_flags,
             "belongs to a simulated engine, not to the lesson; leave it out or leave out --ticks",
         )
         _lesson(given(asked), json=json)
     else:
         refuse(
-            {one.name: asked.get(one.name) for one in fields(Lesson)},
+            {field.name: asked.get(field.name) for field in fields(Lesson)},
             "belongs to the lesson; add --ticks",
         )
         _points(scenario, given(asked), json=json)
@@ -139,10 +139,10 @@ def _grid(asked: dict[str, Any], scenario: Path | None, *, json: bool) -> None:
         raise InputError(
             f"{option('output')}: missing; name the folder that gets a run folder for each point"
         )
-    found = api.read_grid(grid)
+    parameter_grid = api.read_grid(grid)
     compile_if_needed()
     with progress_bar("sweeping") as progress:
-        done = api.sweep(found, folder, provenance(0), on=on, progress=progress)
+        done = api.sweep(parameter_grid, folder, provenance(0), on=on, progress=progress)
     print_answer(
         lambda: swept(done.points, done.done, done.left_out, folder), done.to_json, json=json
     )

@@ -85,7 +85,7 @@ class Output:
     @property
     def form(self) -> Form:
         """How the answer is printed."""
-        return Form(**{one.name: bool(getattr(self, one.name)) for one in fields(Form)})
+        return Form(**{field.name: bool(getattr(self, field.name)) for field in fields(Form)})
 
 
 @with_flags(
@@ -107,7 +107,7 @@ def size(*scenario: Annotated[Path, Parameter(help=SCENARIO)], **asked: Any) -> 
             {name: value for name, value in given(asked).items() if name != "json"},
             json=bool(asked.get("json")),
         )
-    output = Output(**{one.name: asked.pop(one.name, None) for one in fields(Output)})
+    output = Output(**{field.name: asked.pop(field.name, None) for field in fields(Output)})
     _check_output(output.output)
     if len(scenario) > 1 or _of_classes(first, given(asked)):
         return _several(scenario, given(asked), output)

@@ -72,11 +72,11 @@ class Job:
         Calibration keeps the states of all windows before and after a layer, in 16 bits; a text has
         at most a token a byte.
         """
-        kept = 0
+        calibration_bytes = 0
         if self.form.calibrated(self.tool):
             tokens = min(SAMPLES * LENGTH, self.texts["calibration"].stat().st_size)
-            kept = 2 * 2 * tokens * self.spec.hidden
-        return BASE_BYTES + max(2 * self.weight_bytes, self.weight_bytes + kept)
+            calibration_bytes = 2 * 2 * tokens * self.spec.hidden
+        return BASE_BYTES + max(2 * self.weight_bytes, self.weight_bytes + calibration_bytes)
 
 
 def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
@@ -93,8 +93,8 @@ def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
         raise UnknownName("format", format, FORMATS)
     if not planned:
         return FORMATS[str(format)]
-    wanted = sorted(planned)[0]
-    fitting = [one for one in FORMATS.values() if same_format(one.precision, wanted)]
+    planned_precision = sorted(planned)[0]
+    fitting = [form for form in FORMATS.values() if same_format(form.precision, planned_precision)]
     if len(planned) > 1 or not fitting:
         both = " and ".join(sorted(planned))
         raise InputError(
@@ -105,8 +105,8 @@ def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
         return fitting[0]
     if FORMATS[format] not in fitting:
         raise InputError(
-            f"{option('format')}: {format} is not the plan's {wanted}; write {option('format')}"
-            f" {fitting[0].name}, or size again with {option('precision')}"
+            f"{option('format')}: {format} is not the plan's {planned_precision}; write"
+            f" {option('format')} {fitting[0].name}, or size again with {option('precision')}"
             f" {FORMATS[format].precision}"
         )
     return FORMATS[format]
@@ -116,13 +116,13 @@ def same_format(made: str, planned: str) -> bool:
     """Whether a checkpoint in the one precision is what a plan in the other counts on; the KV cache
     is mostly the engine's choice.
     """
-    precision, other = find_precision(made), find_precision(planned)
+    precision, planned_precision = find_precision(made), find_precision(planned)
     if precision.weight_format in HALF:
-        return other.weight_format in HALF and (precision.sparse, precision.kv) == (
-            other.sparse,
-            other.kv,
+        return planned_precision.weight_format in HALF and (precision.sparse, precision.kv) == (
+            planned_precision.sparse,
+            planned_precision.kv,
         )
-    return precision.weights == other.weights
+    return precision.weights == planned_precision.weights
 
 
 def asked_tool(tool: str | None, form: Format, pools: Sequence[Pool]) -> str:
@@ -136,10 +136,10 @@ def asked_tool(tool: str | None, form: Format, pools: Sequence[Pool]) -> str:
             f"{option('tool')}: {tool} does not write {form.name}; use {' or '.join(form.methods)}"
         )
     reasons = []
-    for one in form.methods if tool is None else (tool,):
-        why = next((why for pool in pools if (why := _engine_lacks(form, one, pool))), "")
+    for method in form.methods if tool is None else (tool,):
+        why = next((why for pool in pools if (why := _engine_lacks(form, method, pool))), "")
         if not why:
-            return one
+            return method
         reasons.append(why)
     raise InputError(
         f"{option('plan')}: {'; '.join(reasons)}; size again with another engine or format"
@@ -219,10 +219,12 @@ def check_plan_model(spec: Model, planned: Model) -> None:
     """Refuse a folder with another model than the plan's. Raises InputError: with both shapes."""
     shapes = [(model.layers, model.hidden, model.vocab, model.experts) for model in (spec, planned)]
     if shapes[0] != shapes[1]:
-        told = ["{} layers of {}, vocabulary {}, {} experts".format(*shape) for shape in shapes]
+        descriptions = [
+            "{} layers of {}, vocabulary {}, {} experts".format(*shape) for shape in shapes
+        ]
         raise InputError(
-            f"{option('plan')}: is for {planned.name} ({told[1]}), and the folder holds {told[0]};"
-            " give the plan's model"
+            f"{option('plan')}: is for {planned.name} ({descriptions[1]}), and the folder holds"
+            f" {descriptions[0]}; give the plan's model"
         )
 
 
@@ -268,14 +270,14 @@ def check_texts(form: Format, tool: str, texts: dict[str, Path]) -> None:
                 f"{option(name if name == 'held_back' else 'text')}: {path} is no file with text"
             )
     if form.calibrated(tool) and "calibration" not in texts:
-        other = (
+        alternative = (
             f", or {option('tool')} {LLM_COMPRESSOR}, which needs none"
             if tool == MODELOPT and form.scheme
             else ""
         )
         raise InputError(
             f"{option('text')}: {tool} calibrates {form.name}; give a file with text like that of"
-            f" the service{other}"
+            f" the service{alternative}"
         )
     if len({path.read_bytes() for path in texts.values()}) < len(texts):
         raise InputError(

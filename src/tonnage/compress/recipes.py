@@ -51,8 +51,8 @@ _BOTH = {LLM_COMPRESSOR: "compressed-tensors", MODELOPT: "modelopt"}
 _INT4 = {LLM_COMPRESSOR: "compressed-tensors", MODELOPT: "modelopt-int4"}
 
 FORMATS = {
-    made.name: made
-    for made in (
+    form.name: form
+    for form in (
         Format(
             name="fp8",
             precision="fp8",
@@ -272,9 +272,9 @@ def script(
             "    found.tie_weights()  # the export copies a tied output head, which vLLM refuses\n"
             "    found.save_pretrained(OUTPUT)"
         )
-    made = f"{form.name} of {Path(model).name}, by {TOOLS[tool]}"
+    title = f"{form.name} of {Path(model).name}, by {TOOLS[tool]}"
     return (_HEAD + body + _MAIN).format(
-        description=f"{made}; made by tonnage compress, to be run where the GPU is: python {name}",
+        description=f"{title}; made by tonnage compress, to be run where the GPU is: python {name}",
         imports="\n".join(imports),
         model=model,
         output=output,

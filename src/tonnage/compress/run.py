@@ -56,20 +56,20 @@ def python_of(tool: str, told: Callable[[str], None]) -> Path:
     A copy of the pins is written last, so that an environment whose making was interrupted is made
     again. Raises TonnageError: pip cannot install the packages; its last lines are in the message.
     """
-    place, wanted = folder(tool), pins(tool)
+    place, requirements = folder(tool), pins(tool)
     python = place / "bin" / "python"
     place.parent.mkdir(parents=True, exist_ok=True)
     with (place.parent / f"{tool}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (
             (place / PINS).is_file()
-            and (place / PINS).read_text(encoding="utf-8") == wanted
+            and (place / PINS).read_text(encoding="utf-8") == requirements
             and python.exists()
         ):
             return python
         told(
             f"making the environment of {tool} in {place}, once; torch and"
-            f" {len(wanted.splitlines())} packages …"
+            f" {len(requirements.splitlines())} packages …"
         )
         shutil.rmtree(place, ignore_errors=True)
         _run([sys.executable, "-m", "venv", str(place)], tool)
@@ -86,7 +86,7 @@ def python_of(tool: str, told: Callable[[str], None]) -> Path:
             ],
             tool,
         )
-        (place / PINS).write_text(wanted, encoding="utf-8")
+        (place / PINS).write_text(requirements, encoding="utf-8")
     return python
 
 
@@ -150,19 +150,19 @@ def with_tasks(folder: Path, original: Path, made: Path) -> Compressed:
     manifest = parse_json(read_text(file), str(file), "make the checkpoint again")
     before, after = task_scores(original), task_scores(made)
     common = [
-        (name, one, after[name])
-        for name, one in before.items()
-        if name in after and after[name].metric == one.metric
+        (name, score, after[name])
+        for name, score in before.items()
+        if name in after and after[name].metric == score.metric
     ]
     tasks = {
         name: {
-            "metric": one.metric,
-            "original": one.score,
-            "original_error": one.error,
-            "made": other.score,
-            "error": other.error,
+            "metric": score.metric,
+            "original": score.score,
+            "original_error": score.error,
+            "made": made_score.score,
+            "error": made_score.error,
         }
-        for name, one, other in common
+        for name, score, made_score in common
     }
     if not tasks:
         raise InputError(
@@ -178,7 +178,7 @@ def _worked(
     python: Path, job: Job, recipe: str, made: Path, told: Callable[[str], None]
 ) -> dict[str, Any]:
     """What the worker measured."""
-    asked = {
+    instructions = {
         "recipe": recipe,
         "model": str(job.model),
         "output": str(made),
@@ -191,7 +191,7 @@ def _worked(
             else job.form.name in ("int8", "w4a16-awq")
         ),
     }
-    found: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     words = [str(python), str(Path(__file__).with_name("worker.py"))]
     with (made / "log").open("w+b") as log:
         with subprocess.Popen(
@@ -200,25 +200,25 @@ def _worked(
             assert process.stdin is not None
             assert process.stdout is not None
             try:
-                process.stdin.write(json.dumps(asked) + "\n")
+                process.stdin.write(json.dumps(instructions) + "\n")
                 process.stdin.flush()
                 for line in process.stdout:
                     if not line.startswith("{"):  # what a library writes past Python
                         continue
-                    said = json.loads(line)
-                    found |= said
-                    if "step" in said:
-                        told(f"{said['step']} …")
+                    message = json.loads(line)
+                    report |= message
+                    if "step" in message:
+                        told(f"{message['step']} …")
             finally:
                 process.kill()
         log.seek(0)
         last = " | ".join(log.read().decode("utf-8", "replace").strip().splitlines()[-4:])
     (made / "log").unlink()
-    if "refused" in found:
-        raise InputError(f"{option('format')}: {found['refused']}")
-    if "figures" not in found:
-        raise TonnageError(f"{job.tool} failed: {found.get('failed', last)}")
-    return dict(found["figures"])
+    if "refused" in report:
+        raise InputError(f"{option('format')}: {report['refused']}")
+    if "figures" not in report:
+        raise TonnageError(f"{job.tool} failed: {report.get('failed', last)}")
+    return dict(report["figures"])
 
 
 def _needs(job: Job) -> str:

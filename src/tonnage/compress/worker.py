@@ -48,19 +48,19 @@ def check(job: dict[str, Any]) -> None:
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise Refused(f"transformers has no language model of the kind {config.model_type}")
     names: list[str] = list(config.architectures or ())
-    known: Any = ()
+    mappings: Any = ()
     if job["needs"] == "awq":
         from llmcompressor.modifiers.transform.awq.mappings import AWQ_MAPPING_REGISTRY
 
-        known = AWQ_MAPPING_REGISTRY
+        mappings = AWQ_MAPPING_REGISTRY
     elif job["needs"] == "smoothquant":
         from llmcompressor.modifiers.transform.smoothquant.utils import MAPPINGS_REGISTRY
 
-        known = MAPPINGS_REGISTRY
-    if known and not set(names) & set(known):
+        mappings = MAPPINGS_REGISTRY
+    if mappings and not set(names) & set(mappings):
         raise Refused(
             f"{job['needs']} of llm-compressor has no mapping for {', '.join(names)}; it knows"
-            f" {', '.join(sorted(known))}"
+            f" {', '.join(sorted(mappings))}"
         )
 
 
@@ -71,7 +71,7 @@ def loaded(folder: str) -> Any:
     from transformers import AutoModelForCausalLM
 
     try:
-        found, report = AutoModelForCausalLM.from_pretrained(
+        model, report = AutoModelForCausalLM.from_pretrained(
             folder, dtype="auto", output_loading_info=True
         )
     except Exception as error:
@@ -79,12 +79,12 @@ def loaded(folder: str) -> Any:
             f"transformers cannot load {folder}: {' '.join(str(error).split())[:300]}"
         ) from None
     if report["missing_keys"]:
-        some = ", ".join(sorted(report["missing_keys"])[:3])
+        names = ", ".join(sorted(report["missing_keys"])[:3])
         raise Refused(
-            f"transformers finds no weights for {some} in {folder}: the tool does not write this"
+            f"transformers finds no weights for {names} in {folder}: the tool does not write this"
             " kind of model in this format"
         )
-    return found.eval()
+    return model.eval()
 
 
 def windows(folder: str, text: str) -> list[list[int]]:
@@ -92,11 +92,11 @@ def windows(folder: str, text: str) -> list[list[int]]:
     from transformers import AutoTokenizer
 
     ids = AutoTokenizer.from_pretrained(folder)(Path(text).read_text(encoding="utf-8"))["input_ids"]
-    found = [ids[start : start + WINDOW] for start in range(0, len(ids), WINDOW)][:WINDOWS]
-    found = [one for one in found if len(one) > 1]
-    if not found:
+    token_windows = [ids[start : start + WINDOW] for start in range(0, len(ids), WINDOW)][:WINDOWS]
+    token_windows = [window for window in token_windows if len(window) > 1]
+    if not token_windows:
         raise Refused(f"{text} has fewer than 2 tokens; give a longer text")
-    return found
+    return token_windows
 
 
 def compared(original: Any, made: Any, found: list[list[int]]) -> dict[str, float]:
@@ -146,20 +146,20 @@ def weight_errors(original: Any, made: Any) -> dict[str, float]:
         if quantizer is not None and getattr(quantizer, "is_enabled", False):
             with torch.no_grad():
                 dense[f"{name}.weight"] = quantizer(module.weight)
-    found = {}
+    errors = {}
     for name, weight in original.named_parameters():
-        other = dense.get(name)
+        made_weight = dense.get(name)
         if (
             weight.dim() < 2
-            or other is None
-            or other.shape != weight.shape
-            or not other.is_floating_point()
+            or made_weight is None
+            or made_weight.shape != weight.shape
+            or not made_weight.is_floating_point()
         ):
             continue
-        a, b = weight.detach().cpu().double(), other.detach().cpu().double()
+        a, b = weight.detach().cpu().double(), made_weight.detach().cpu().double()
         if not torch.equal(a, b) and float(a.norm()) > 0:
-            found[name] = float((a - b).norm() / a.norm())
-    return found
+            errors[name] = float((a - b).norm() / a.norm())
+    return errors
 
 
 def work(job: dict[str, Any]) -> None:
@@ -170,14 +170,14 @@ def work(job: dict[str, Any]) -> None:
     recipe: dict[str, Any] = {"__name__": "recipe"}
     exec(compile(job["recipe"], "recipe.py", "exec"), recipe)
     recipe["OUTPUT"] = job["output"]
-    made = recipe["compressed"]()
+    model = recipe["compressed"]()
     figures: dict[str, Any] = {}
     if not job["reload"]:
-        figures = judged(job, made.eval(), texts)
+        figures = judged(job, model.eval(), texts)
     say(step="writing the checkpoint")
-    recipe["write"](made)
+    recipe["write"](model)
     if job["reload"]:
-        del made
+        del model
         say(step="reloading the checkpoint")
         figures = judged(job, loaded(job["output"]), texts)
     say(figures=figures)
@@ -186,17 +186,17 @@ def work(job: dict[str, Any]) -> None:
 def judged(job: dict[str, Any], made: Any, texts: dict[str, list[list[int]]]) -> dict[str, Any]:
     """The figures of a model in the format, next to the original's."""
     original = loaded(job["model"])
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for name, rows in texts.items():
         say(step=f"judging on {name.replace('_', '-')} text")
-        found[name] = compared(original, made, rows)
+        figures[name] = compared(original, made, rows)
     if not texts:
         # compressed weights are unpacked by the first forward pass
         compared(original, made, [[0, 1]])
     if not job["scaled"]:
         say(step="comparing weights")
-        found["weight_errors"] = weight_errors(original, made)
-    return found
+        figures["weight_errors"] = weight_errors(original, made)
+    return figures
 
 
 def end_with_asker() -> None:

@@ -114,21 +114,21 @@ def _sides(
     """(from which volume, whether the difference is below zero) on a straight piece; ties say
     nothing.
     """
-    left, right = gap + slope * begin, gap + slope * end
-    if abs(left) > tie:
-        yield begin, left < 0
-        if abs(right) > tie and (left < 0) != (right < 0):
-            yield -gap / slope, right < 0
-    elif abs(right) > tie:
-        yield begin, right < 0
+    at_begin, at_end = gap + slope * begin, gap + slope * end
+    if abs(at_begin) > tie:
+        yield begin, at_begin < 0
+        if abs(at_end) > tie and (at_begin < 0) != (at_end < 0):
+            yield -gap / slope, at_end < 0
+    elif abs(at_end) > tie:
+        yield begin, at_end < 0
 
 
 def break_even(
     names: tuple[str, str], curves: tuple[Curve, Curve], up_to: float, bought: float | None = None
 ) -> BreakEven:
     """The break-even of two curves, up to a volume; ``bought`` is passed on."""
-    start, found = crossings(*curves, up_to)
-    end = found[-1].first_cheaper_above if found else start
+    start, crossing_points = crossings(*curves, up_to)
+    end = crossing_points[-1].first_cheaper_above if crossing_points else start
     below, above = (
         ("" if side is None else names[0] if side else names[1]) for side in (start, end)
     )
@@ -136,9 +136,9 @@ def break_even(
         between=names,
         cheaper_below=below,
         cheaper_above=above,
-        first_requests_per_year=found[0].volume if found else None,
-        last_requests_per_year=found[-1].volume if found else None,
-        changes=len(found),
+        first_requests_per_year=crossing_points[0].volume if crossing_points else None,
+        last_requests_per_year=crossing_points[-1].volume if crossing_points else None,
+        changes=len(crossing_points),
         bought_fleet_requests_per_year=bought,
         searched_to_requests_per_year=up_to,
     )
@@ -208,14 +208,14 @@ def _owned_curve(
     volume = traffic.requests_per_year
     if isinstance(parts, NoCost) or not volume:
         return None
-    each = sum(part.usd_per_year for part in parts)
+    usd_per_system = sum(part.usd_per_year for part in parts)
     per_instance = volume * serving.requests_per_second_per_instance / peak_of(traffic)
     step = serving.fleet.systems_per_instance
     count = max(step, systems_for(min_instances, serving))
-    base = (count + serving.spare) * each
+    base = (count + serving.spare) * usd_per_system
     jumps = []
     while (full := instances_on(count, serving) * per_instance) < up_to:
-        jumps.append((full, step * each))
+        jumps.append((full, step * usd_per_system))
         count += step
     return Curve(base=base, slope=power_per_request(serving, prices), jumps=tuple(jumps))
 
@@ -289,6 +289,6 @@ def _bought(
         return None
     cost = on_prem(traffic, serving, prices, min_instances)
     fixed = sum(part.usd_per_year for part in cost.parts if part.name != "power")
-    found = fixed / (api.slope - owned.slope)
-    most = volume * cost.instances * serving.requests_per_second_per_instance / peak_of(traffic)
-    return found if found <= most else None
+    break_even_volume = fixed / (api.slope - owned.slope)
+    capacity = volume * cost.instances * serving.requests_per_second_per_instance / peak_of(traffic)
+    return break_even_volume if break_even_volume <= capacity else None

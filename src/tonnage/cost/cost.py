@@ -80,18 +80,22 @@ def system_watts(gpu: str, system: str) -> tuple[float | None, str]:
     the TDP of its GPUs.
     """
     try:
-        found = find_system(system)
-        if found.max_power_w is not None:
-            return found.max_power_w, f"highest power of {found.name}, {found.max_power_w:,.0f} W"
+        catalog_system = find_system(system)
+        if catalog_system.max_power_w is not None:
+            return (
+                catalog_system.max_power_w,
+                f"highest power of {catalog_system.name}, {catalog_system.max_power_w:,.0f} W",
+            )
         tdp = find_gpu(gpu).tdp_w
     except UnknownName:
         tdp = None
     if tdp is None:
         return None, f"the power of {system} is not in the catalog"
-    watts = SERVER_OVER_GPUS * found.gpus * tdp
+    watts = SERVER_OVER_GPUS * catalog_system.gpus * tdp
     return (
         watts,
-        f"{SERVER_OVER_GPUS:g} × the TDP of its {found.gpus} × {gpu}, {watts:,.0f} W, an estimate",
+        f"{SERVER_OVER_GPUS:g} × the TDP of its {catalog_system.gpus} × {gpu}, {watts:,.0f} W, an"
+        " estimate",
     )
 
 
@@ -164,12 +168,12 @@ def system_parts(serving: Serving, prices: Prices, count: float) -> tuple[CostPa
         return NoCost(code="system-price", name=serving.system)
     years, licence = prices.depreciation_years, licence_of(serving, prices.licence_usd_per_gpu_year)
     shown = f"{count:,.4g} × "
-    each = (
+    capex_how = (
         f"{shown}{amount(price)} USD{' (estimate)' if price.estimate else ''} / {years.value:g}"
         " years"
     )
     parts = [
-        priced_part("systems", "capex", price, count / years.value, each),
+        priced_part("systems", "capex", price, count / years.value, capex_how),
         *_hosting(serving, prices, count),
     ]
     if licence is not None:
@@ -215,7 +219,7 @@ def licence_of(serving: Serving, licence: Figure | None) -> Figure | None:
 def owned_figures(serving: Serving, prices: Prices) -> tuple[Figure, ...]:
     """The prices that an owned system's cost rests on."""
     energy = (prices.power_usd_per_kwh, prices.pue) if prices.power_usd_per_kwh else (prices.pue,)
-    found = (
+    figures = (
         prices.system_usd(serving.system),
         prices.depreciation_years,
         prices.hosting_usd_per_system_year
@@ -223,7 +227,7 @@ def owned_figures(serving: Serving, prices: Prices) -> tuple[Figure, ...]:
         licence_of(serving, prices.licence_usd_per_gpu_year),
         *energy,
     )
-    return tuple(figure for figure in found if figure is not None)
+    return tuple(figure for figure in figures if figure is not None)
 
 
 def energy_of(serving: Serving, traffic: Traffic, prices: Prices, instances: int) -> Energy | None:
@@ -236,21 +240,21 @@ def energy_of(serving: Serving, traffic: Traffic, prices: Prices, instances: int
     if serving.system_watts is None or not instances:
         return None
     systems = instances * serving.gpus_per_instance / serving.gpus_per_system
-    carried, most = (
+    carried, full_kw = (
         instances * serving.requests_per_second_per_instance,
         systems * serving.system_watts / 1_000,
     )
-    busy, drawn, known = 0.0, 0.0, serving.power is not None
+    busy, drawn, has_power = 0.0, 0.0, serving.power is not None
     for hours in traffic.hours:
         rate, sized = hours.requests_per_second, hours.sized_requests_per_second
         share = min(1.0, carried / sized) if sized else 1.0
         used = 1.0 if rate is None else min(1.0, rate * share / carried)
         busy += hours.hours_per_year * used
         drawn += hours.hours_per_year * _drawn(
-            serving, used if rate is not None else min(1.0, sized / carried) if known else 1.0
+            serving, used if rate is not None else min(1.0, sized / carried) if has_power else 1.0
         )
     utilisation = busy / HOURS_PER_YEAR
-    kwh = most * drawn * prices.pue.value
+    kwh = full_kw * drawn * prices.pue.value
     power, grid = prices.power_usd_per_kwh, prices.grid_kg_co2_per_kwh
     whole = (
         ""
@@ -260,7 +264,7 @@ def energy_of(serving: Serving, traffic: Traffic, prices: Prices, instances: int
     shown = _percent(drawn / HOURS_PER_YEAR)
     of_it = (
         f"{shown} of it at utilisation {_percent(utilisation)}, as predicted of the GPUs"
-        if known
+        if has_power
         else f"utilisation {shown}"
     )
     how = (
@@ -269,11 +273,11 @@ def energy_of(serving: Serving, traffic: Traffic, prices: Prices, instances: int
     )
     return Energy(
         peak_kw=(
-            most * _drawn(serving, min(1.0, traffic.peak_requests_per_second / carried))
-            if known
+            full_kw * _drawn(serving, min(1.0, traffic.peak_requests_per_second / carried))
+            if has_power
             else None
         ),
-        mean_kw=most * drawn / HOURS_PER_YEAR if known else None,
+        mean_kw=full_kw * drawn / HOURS_PER_YEAR if has_power else None,
         kg_co2_per_year=None if grid is None else kwh * grid.value,
         kwh_per_year=kwh,
         usd_per_year=None if power is None else kwh * power.value,
@@ -334,13 +338,13 @@ def api_cost(traffic: Traffic, prices: Prices, model: str | None = None) -> WayC
         return WayCost(
             where="api", total_usd_per_year=None, reason=NoCost(code="api-price", name=model or "")
         )
-    each, how = api_request(traffic, prices, model)
+    usd_per_request, how = api_request(traffic, prices, model)
     figures = (price.usd_per_million_input_tokens, price.usd_per_million_output_tokens)
     requests = traffic.requests_per_year
     cost = WayCost(
         where="api",
         total_usd_per_year=None,
-        usd_per_1000_requests=each * 1_000,
+        usd_per_1000_requests=usd_per_request * 1_000,
         how=(how,),
         figures=figures,
     )
@@ -363,8 +367,12 @@ def token_part(traffic: Traffic, price: ApiPrice, requests: float, how: str) -> 
     """The tokens of ``requests`` at an API, with the cheapest and the dearest host."""
     into, out = price.usd_per_million_input_tokens, price.usd_per_million_output_tokens
     usual, low, high = (
-        requests * (traffic.input_tokens * one + traffic.output_tokens * other) / 1e6
-        for one, other in ((into.value, out.value), (into.low, out.low), (into.high, out.high))
+        requests * (traffic.input_tokens * input_usd + traffic.output_tokens * output_usd) / 1e6
+        for input_usd, output_usd in (
+            (into.value, out.value),
+            (into.low, out.low),
+            (into.high, out.high),
+        )
     )
     return ranged_part(
         "tokens",

@@ -174,7 +174,7 @@ def rents_of(serving: Serving, prices: Prices) -> tuple[Rent, ...] | NoCost:
         return NoCost(code="cloud-price", name=serving.gpu)
     rents: list[Rent] = []
     for rent in (_rent(tier, serving, prices) for tier in tiers):
-        if not any(other.outdoes(rent) for other in rents):
+        if not any(earlier.outdoes(rent) for earlier in rents):
             rents.append(rent)
     return tuple(rents)
 
@@ -184,7 +184,7 @@ def _rent(tier: CloudTier, serving: Serving, prices: Prices) -> Rent:
         tier.offer.usd_per_gpu_hour,
         licence_of(serving, prices.licence_usd_per_gpu_hour),
     )
-    one = len(tier.offers) == 1
+    single_offer = len(tier.offers) == 1
     cheapest, dearest = tier.offers[0].usd_per_gpu_hour, tier.offers[-1].usd_per_gpu_hour
     machine = tier.machine_gpus or serving.gpus_per_instance
     gpus = machine * math.ceil(serving.gpus_per_instance / machine)
@@ -192,8 +192,8 @@ def _rent(tier: CloudTier, serving: Serving, prices: Prices) -> Rent:
         gpus=gpus,
         instances=gpus // serving.gpus_per_instance,
         hour=price.value * gpus,
-        low=(price.low if one else cheapest.value) * gpus,
-        high=(price.high if one else dearest.value) * gpus,
+        low=(price.low if single_offer else cheapest.value) * gpus,
+        high=(price.high if single_offer else dearest.value) * gpus,
         licence=value_of(licence) * gpus,
         offer=_offer_text(tier),
         figures=tuple(
@@ -315,17 +315,17 @@ def _corners(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int)
     whole number of what is rented at once, the rent is a staircase between them, and every number
     is looked at, up to ``MOST_SPLITS`` of them: beyond these one machine makes no difference.
     """
-    each, span = serving.fleet.instances_per_system, serving.fleet.systems_per_instance
+    per_system, span = serving.fleet.instances_per_system, serving.fleet.systems_per_instance
     needs = [instances_in(hours, serving, min_instances) for hours in traffic.hours]
-    if each % rent.instances and max(needs) <= MOST_SPLITS * each:
-        return range(0, math.ceil(max(needs) / each) * span + 1, span)
-    return _around((rent.holding(need) * rent.instances / each for need in needs), span)
+    if per_system % rent.instances and max(needs) <= MOST_SPLITS * per_system:
+        return range(0, math.ceil(max(needs) / per_system) * span + 1, span)
+    return _around((rent.holding(need) * rent.instances / per_system for need in needs), span)
 
 
 def _around(groups: Iterable[float], span: int) -> list[int]:
     """Zero systems, and the whole numbers of groups on either side of each value."""
     return sorted(
-        {whole(each) * span for each in (0, *groups) for whole in (math.floor, math.ceil)}
+        {whole(count) * span for count in (0, *groups) for whole in (math.floor, math.ceil)}
     )
 
 
@@ -349,14 +349,17 @@ def _mixed(
     owned = system_parts(serving, prices, bought) if systems else ()
     if isinstance(owned, NoCost):
         return WayCost(where=where, total_usd_per_year=None, reason=owned)
-    held = instances_on(systems, serving)
+    owned_instances = instances_on(systems, serving)
     rented = sum(
-        h.hours_per_year * rent.holding(max(0, instances_in(h, serving, min_instances) - held))
+        h.hours_per_year
+        * rent.holding(max(0, instances_in(h, serving, min_instances) - owned_instances))
         for h in traffic.hours
     )
-    energy = energy_of(serving, traffic, prices, held)
+    energy = energy_of(serving, traffic, prices, owned_instances)
     at_peak = max(
-        0, max(instances_in(hours, serving, min_instances) for hours in traffic.hours) - held
+        0,
+        max(instances_in(hours, serving, min_instances) for hours in traffic.hours)
+        - owned_instances,
     )
     rest, figures = (_rental(rent, rented), rent.figures) if rented or not systems else ((), ())
     more: dict[str, Any] = {
@@ -383,13 +386,13 @@ def yearly_owned(
     """USD a year of each candidate's systems, owned for the peak, by its place; those whose price
     is not known are left out.
     """
-    found = {}
+    usd_by_place = {}
     for place, candidate in enumerate(candidates):
         serving = as_planned(serving_of(candidate, spare), traffic)
         usd = on_prem(traffic, serving, prices).total_usd_per_year
         if usd is not None:
-            found[place] = usd
-    return found
+            usd_by_place[place] = usd
+    return usd_by_place
 
 
 def overflow(
@@ -459,7 +462,7 @@ def _split(
     requests = beyond(traffic, serving, systems)
     energy = energy_of(serving, traffic, prices, instances_on(systems, serving))
     rest = (token_part(traffic, price, requests, how),) if requests else ()
-    asked = (
+    figures = (
         (price.usd_per_million_input_tokens, price.usd_per_million_output_tokens)
         if requests
         else ()
@@ -467,7 +470,7 @@ def _split(
     more: dict[str, Any] = {
         "owned": owned if systems else (),
         "rest": rest,
-        "figures": asked,
+        "figures": figures,
         "api_requests_per_year": requests,
     }
     return _year("hybrid-api", traffic, serving, prices, bought=bought, energy=energy, **more)
@@ -524,18 +527,19 @@ def summed(traffics: Sequence[Traffic]) -> Traffic:
     """
     peaks = [traffic.peak_requests_per_second for traffic in traffics]
     means = [traffic.mean_requests_per_second for traffic in traffics]
-    mean = math.fsum(one for one in means if one is not None) if None not in means else None
-    weights = [one or peak for one, peak in zip(means, peaks, strict=True)]
+    mean = math.fsum(rate for rate in means if rate is not None) if None not in means else None
+    weights = [rate or peak for rate, peak in zip(means, peaks, strict=True)]
     alike = len({len(traffic.profile) for traffic in traffics}) == 1
     return Traffic(
         peak_requests_per_second=math.fsum(peaks),
         mean_requests_per_second=mean,
         input_tokens=math.fsum(
-            one.input_tokens * weight for one, weight in zip(traffics, weights, strict=True)
+            traffic.input_tokens * weight for traffic, weight in zip(traffics, weights, strict=True)
         )
         / math.fsum(weights),
         output_tokens=math.fsum(
-            one.output_tokens * weight for one, weight in zip(traffics, weights, strict=True)
+            traffic.output_tokens * weight
+            for traffic, weight in zip(traffics, weights, strict=True)
         )
         / math.fsum(weights),
         profile=(
@@ -617,4 +621,4 @@ def _owned_systems(
 
 
 def _total(usd: Sequence[float | None]) -> float | None:
-    return None if None in usd else math.fsum(one for one in usd if one is not None)
+    return None if None in usd else math.fsum(yearly for yearly in usd if yearly is not None)

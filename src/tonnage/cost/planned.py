@@ -109,22 +109,22 @@ def compare(
     shown = [
         option for option in way_costs if not any(option.where == same_as.way for same_as in alone)
     ]
-    known = [
+    priced = [
         (option.total_usd_per_year, option.where)
         for option in shown
         if option.total_usd_per_year is not None
     ]
     figures = dict.fromkeys(figure for way in shown for figure in way.figures)
-    alone_priced = [NotComparable(way=known[0][1])] if len(known) == 1 and len(shown) > 1 else []
+    alone_priced = [NotComparable(way=priced[0][1])] if len(priced) == 1 and len(shown) > 1 else []
     return YearlyCost(
         traffic=traffic,
         serving=serving,
         ways=tuple(shown),
-        cheapest=min(known, key=lambda pair: pair[0])[1] if len(known) > 1 else None,
+        cheapest=min(priced, key=lambda pair: pair[0])[1] if len(priced) > 1 else None,
         break_evens=tuple(
-            each
-            for each in break_evens(traffic, serving, prices, min_instances, model)
-            if set(each.between) <= set(where)
+            break_even
+            for break_even in break_evens(traffic, serving, prices, min_instances, model)
+            if set(break_even.between) <= set(where)
         ),
         notes=(*alone_priced, *alone, *_notes(traffic, serving, owned, prices, where)),
         stale_prices=stale(figures, today) if today else (),
@@ -135,13 +135,13 @@ def _alone(asked: Sequence[WayCost]) -> Iterator[SameAs]:
     """The mixtures that own nothing, or rent and send on nothing, where the way that they come to
     is shown.
     """
-    known = {way.where for way in asked if way.total_usd_per_year is not None}
+    priced_ways = {way.where for way in asked if way.total_usd_per_year is not None}
     for way in asked:
         if way.total_usd_per_year is None or way.where not in ("hybrid", "hybrid-api"):
             continue
-        other: Literal["cloud", "api"] = "cloud" if way.where == "hybrid" else "api"
+        alternative: Literal["cloud", "api"] = "cloud" if way.where == "hybrid" else "api"
         same = (
-            other
+            alternative
             if not way.systems
             else (
                 "on-prem"
@@ -149,7 +149,7 @@ def _alone(asked: Sequence[WayCost]) -> Iterator[SameAs]:
                 else None
             )
         )
-        if same in known and same is not None:
+        if same in priced_ways and same is not None:
             yield SameAs(way=way.where, same=same)
 
 
@@ -174,12 +174,12 @@ def _notes(
 
 
 def _owned_notes(serving: Serving, owned: WayCost) -> Iterator[CostNote]:
-    exact, usd, each = (
+    exact, usd, usd_per_1000 = (
         owned.systems_exact,
         owned.usd_per_year_exact,
         owned.usd_per_1000_requests_exact,
     )
-    if exact is not None and exact >= 1 and usd is not None and each is not None:
+    if exact is not None and exact >= 1 and usd is not None and usd_per_1000 is not None:
         fleet = serving.fleet
         per_system = (
             fleet.instances_per_system
@@ -189,7 +189,7 @@ def _owned_notes(serving: Serving, owned: WayCost) -> Iterator[CostNote]:
         requests = per_system * SECONDS_PER_YEAR
         yield CourseWay(
             systems_exact=exact,
-            usd_per_1000_requests=each,
+            usd_per_1000_requests=usd_per_1000,
             course_usd_per_1000_requests=usd / requests * 1_000,
             one_system_requests_per_year=requests,
         )
@@ -217,12 +217,12 @@ def with_outlook(cost: YearlyCost, plan: Plan, prices: Prices, today: date | Non
     for way in cost.ways:
         total = way.total_usd_per_year
         if total is not None:
-            each = None if users is None else total / MONTHS / users
+            per_user = None if users is None else total / MONTHS / users
             ways.append(
                 WayOutlook(
                     where=way.where,
                     usd={str(years): spent(way, years) for years in YEARS},
-                    usd_per_user_month=each,
+                    usd_per_user_month=per_user,
                 )
             )
     watts, racks = cost.serving.system_watts, None
@@ -286,7 +286,7 @@ def with_rent(plan: Plan, prices: Prices) -> Autoscaling | None:
         return autoscaling
     cheapest = []
     for run in (autoscaling.fixed, autoscaling.best.run):
-        hours = math.fsum(held.hours for held in run.held)
+        hours = math.fsum(period.hours for period in run.held)
         yearly = (
             (run.rented_hours(rent.instances) / hours * HOURS_PER_YEAR * rent.usd, rent)
             for rent in rents
@@ -434,14 +434,14 @@ def _worth(plan: Plan, cost: Cost | None) -> Measurement | None:
     measurement, choice = plan.measurement, plan.choice
     if measurement is None or choice is None or not isinstance(cost, YearlyCost):
         return measurement
-    known = [
+    costs = [
         way.total_usd_per_year
         for way in cost.ways
         if way.where in ("on-prem", "cloud") and way.total_usd_per_year is not None
     ]
-    if not known:
+    if not costs:
         return measurement
-    of_system = min(known) / choice.systems
+    of_system = min(costs) / choice.systems
     usd = of_system * measurement.seconds / 3_600 / HOURS_PER_YEAR
     return replace(
         measurement, usd=usd, saved_usd_per_year=measurement.saved_systems * of_system - usd
@@ -492,20 +492,22 @@ def outlay(
     """
     serving = as_planned(serving_of(candidate, spare), traffic)
     least = len(candidate.pools)
-    each = {
+    yearly_cost = {
         "on-prem": lambda: on_prem(traffic, serving, prices, least),
         "cloud": lambda: cloud(traffic, serving, prices, least),
         "hybrid": lambda: hybrid(traffic, serving, prices, least),
         "api": lambda: api_cost(traffic, prices, model),
         "hybrid-api": lambda: overflow(traffic, serving, prices, model),
     }
-    known = {way: usd for way in where if (usd := each[way]().total_usd_per_year) is not None}
+    costs = {
+        way: usd for way in where if (usd := yearly_cost[way]().total_usd_per_year) is not None
+    }
     price, highest = prices.system_usd(serving.system), serving.system_watts
     return Outlay(
         purchase_usd=None if price is None else candidate.systems * price.value,
-        cheapest_usd_per_year=min(known.values(), default=None),
+        cheapest_usd_per_year=min(costs.values(), default=None),
         own_usd_per_year=min(
-            (usd for way, usd in known.items() if way in OWNED_OR_RENTED), default=None
+            (usd for way, usd in costs.items() if way in OWNED_OR_RENTED), default=None
         ),
         system_watts=highest,
         watts_from=serving.watts_from,
@@ -568,15 +570,15 @@ def in_proportion(requests: int, seconds: float, serving: Serving) -> JobDone:
     """A job of which only the rate of an instance is known: its time is proportional to its
     requests.
     """
-    each = 1 / serving.requests_per_second_per_instance
+    seconds_per_request = 1 / serving.requests_per_second_per_instance
     share = math.ceil(requests / max(1, needed(requests / seconds, serving)))
     return JobDone(
         requests=requests,
         requests_per_instance=share,
         allowed_seconds=seconds,
-        finish_seconds=share * each,
+        finish_seconds=share * seconds_per_request,
         fixed_seconds=0.0,
-        seconds_per_request=each,
+        seconds_per_request=seconds_per_request,
     )
 
 
@@ -609,14 +611,14 @@ def job_cost(
     rental = _rental(job, max(1, needed(rate, serving)), rents_of(serving, prices))
     cloud = None if isinstance(rental, NoCost) else rental.usd
     api = prices.api_price(model)
-    each, api_how = api_request(traffic, prices, model) if api else (0.0, "")
-    tokens_usd = job.requests * each if api else None
+    usd_per_request, api_how = api_request(traffic, prices, model) if api else (0.0, "")
+    tokens_usd = job.requests * usd_per_request if api else None
     api_figures = (
         (api.usd_per_million_input_tokens, api.usd_per_million_output_tokens) if api else ()
     )
     rented_figures = () if isinstance(rental, NoCost) else rental.rent.figures
     figures = tuple(dict.fromkeys((*owned.figures, *rented_figures, *api_figures)))
-    most = HOURS_PER_YEAR * 3_600 / job.finish_seconds
+    max_jobs = HOURS_PER_YEAR * 3_600 / job.finish_seconds
     return JobCost(
         requests=job.requests,
         hours=hours,
@@ -625,9 +627,9 @@ def job_cost(
         cloud_usd_per_job=cloud,
         cloud_gpu_hours_per_job=0.0 if isinstance(rental, NoCost) else rental.gpu_hours,
         api_usd_per_job=tokens_usd,
-        jobs_per_year_against_cloud=_jobs(owned.total_usd_per_year, cloud, power, most),
-        jobs_per_year_against_api=_jobs(owned.total_usd_per_year, tokens_usd, power, most),
-        most_jobs_per_year=most,
+        jobs_per_year_against_cloud=_jobs(owned.total_usd_per_year, cloud, power, max_jobs),
+        jobs_per_year_against_api=_jobs(owned.total_usd_per_year, tokens_usd, power, max_jobs),
+        most_jobs_per_year=max_jobs,
         cloud_how="" if isinstance(rental, NoCost) else rental.how,
         api_how=f"{job.requests:,.0f} requests; {api_how}" if api else "",
         cloud_reason=rental if isinstance(rental, NoCost) else None,

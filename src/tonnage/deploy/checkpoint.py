@@ -83,26 +83,34 @@ def loading(
             told=f"The engine loads `{asked.strip()}`, given with `--checkpoint`.",
             named=True,
         )
-    wanted, spec = find_precision(precision), find_engine(engine)
-    checkpoint = published(model, wanted, spec, vendor)
+    target, spec = find_precision(precision), find_engine(engine)
+    checkpoint = published(model, target, spec, vendor)
     repository = next((word for word in planned if re.fullmatch(HUB_NAME, word)), "")
-    words = quantised_at_start(model, wanted, spec)
+    words = quantised_at_start(model, target, spec)
     quantised = bool(words) and tuple(planned[-len(words) :]) == words
     if (
         repository
         and not quantised
-        and repository not in (one.repository for one in find_checkpoints(model))
+        and repository
+        not in (published_checkpoint.repository for published_checkpoint in find_checkpoints(model))
     ):
         return Loading(
             checkpoint=repository,
             told=f"The engine loads `{repository}`, for which the plan was made.",
         )
-    listed = next((one for one in find_checkpoints(model) if one.repository == repository), None)
-    if listed is not None and same_weights(listed.format, wanted.weights):
+    listed = next(
+        (
+            published_checkpoint
+            for published_checkpoint in find_checkpoints(model)
+            if published_checkpoint.repository == repository
+        ),
+        None,
+    )
+    if listed is not None and same_weights(listed.format, target.weights):
         checkpoint = listed
     if checkpoint is not None:
-        return Loading(checkpoint=checkpoint.repository, told=_of_published(checkpoint, wanted))
-    return _made_at_start(model, wanted, spec) or _made_first(model, wanted, spec)
+        return Loading(checkpoint=checkpoint.repository, told=_of_published(checkpoint, target))
+    return _made_at_start(model, target, spec) or _made_first(model, target, spec)
 
 
 def judged(model: str) -> Judged | None:
@@ -122,7 +130,7 @@ def judged(model: str) -> Judged | None:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         figures = manifest["figures"]
         text = next((name for name in ("held_back", "calibration") if name in figures), "")
-        found = (
+        quality = (
             {
                 name: figures[text][name]
                 for name in ("perplexity_original", "perplexity", "top1_agreement")
@@ -131,7 +139,8 @@ def judged(model: str) -> Judged | None:
             else {}
         )
         scores = {
-            task: (one["original"], one["made"]) for task, one in figures.get("tasks", {}).items()
+            task: (score["original"], score["made"])
+            for task, score in figures.get("tasks", {}).items()
         }
         precision, original = find_precision(manifest["precision"]), manifest["original"]
         like, loss = published_loss(precision, manifest["parameters"]) or ("", 0.0)
@@ -142,7 +151,7 @@ def judged(model: str) -> Judged | None:
             scores=scores,
             like=like,
             loss=loss,
-            **found,
+            **quality,
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(
@@ -154,10 +163,10 @@ def _check_made(folder: str, wanted: Precision) -> None:
     """Refuse what ``compress`` wrote in another format than the plan's. Raises InputError: with
     both.
     """
-    found = judged(folder)
-    if found is None:
+    judgement = judged(folder)
+    if judgement is None:
         return
-    precision = find_precision(found.precision)
+    precision = find_precision(judgement.precision)
     if (
         not same_weights(precision.weight_format, wanted.weight_format)
         or precision.sparse != wanted.sparse
@@ -170,18 +179,18 @@ def _check_made(folder: str, wanted: Precision) -> None:
 
 
 def _of_published(found: Checkpoint, wanted: Precision) -> str:
-    told = [
+    sentences = [
         f"The engine loads `{found.repository}`: {found.model} in {found.format}, licence"
         f" {found.licence or 'unknown'}."
     ]
     if not same_weights(found.format, wanted.weights):
-        told.append(
+        sentences.append(
             f"The plan assumes {wanted.weights}; for the numbers of this checkpoint, size again"
             f" with `--precision {found.format}`."
         )
     if found.gated:
-        told.append(GATED)
-    return " ".join(told)
+        sentences.append(GATED)
+    return " ".join(sentences)
 
 
 def _made_at_start(model: str, wanted: Precision, engine: EnginePreset) -> Loading | None:
@@ -193,22 +202,22 @@ def _made_at_start(model: str, wanted: Precision, engine: EnginePreset) -> Loadi
         return None
     half = half_of(model)
     name = half.repository if half else _folder(model, HALF[1])
-    told = (
+    text = (
         f"The engine loads `{name}` in 16 bits and quantises it to {wanted.weights} at start"
         f" (`{shlex.join(words)}`), because no published {wanted.weights} checkpoint of {model} is"
         f" known that {engine.name} reads."
     )
     if half is None:
-        told += " Put the model's 16-bit checkpoint into this folder of every instance."
+        text += " Put the model's 16-bit checkpoint into this folder of every instance."
     elif half.gated:
-        told += f" {GATED}"
-    return Loading(checkpoint=name, told=told, words=words)
+        text += f" {GATED}"
+    return Loading(checkpoint=name, told=text, words=words)
 
 
 def _made_first(model: str, wanted: Precision, engine: EnginePreset) -> Loading:
     """A folder, with the command that creates the checkpoint in it."""
     folder = _folder(model, wanted.weights)
-    told = (
+    sentence = (
         f"The engine loads the folder `{folder}`: no published {wanted.weights} checkpoint of"
         f" {model} is known that {engine.name} reads."
     )
@@ -217,14 +226,15 @@ def _made_first(model: str, wanted: Precision, engine: EnginePreset) -> Loading:
         return Loading(
             checkpoint=folder,
             told=(
-                f"{told} No tool that creates one is known: put your own into this folder of every"
-                " instance, or give `--checkpoint`."
+                f"{sentence} No tool that creates one is known: put your own into this folder of"
+                " every instance, or give `--checkpoint`."
             ),
         )
     tool, makes = maker
     return Loading(
         checkpoint=folder,
-        told=f"{told} Create it with {tool.tool}, and put it into this folder of every instance:",
+        told=f"{sentence} Create it with {tool.tool}, and put it into this folder of every"
+        " instance:",
         make=(
             tool.command.format(repository=source_of(model), scheme=makes.scheme, folder=folder),
         ),

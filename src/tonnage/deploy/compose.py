@@ -37,8 +37,11 @@ def files(service: Service) -> dict[str, str]:
         "isDefault": True,
     }
     boards = {"name": "plan", "type": "file", "options": {"path": "/var/lib/grafana/dashboards"}}
-    found = {
-        **{name: yaml_text(made, head=head(service)) for name, made in services(service).items()},
+    texts = {
+        **{
+            name: yaml_text(document, head=head(service))
+            for name, document in services(service).items()
+        },
         **({"haproxy.cfg": haproxy(service)} if balanced(service) else {}),
         "gateway.yaml": yaml_text(gateway(service)),
         "nginx.conf": nginx(service),
@@ -58,8 +61,8 @@ def files(service: Service) -> dict[str, str]:
         "README.md": readme(service),
     }
     if service.file_text:
-        found[service.file_name] = service.file_text
-    return found
+        texts[service.file_name] = service.file_text
+    return texts
 
 
 def prometheus(service: Service) -> dict[str, Any]:
@@ -145,43 +148,43 @@ def services(service: Service) -> dict[str, dict[str, Any]]:
         if service.simulated
         else {"gpu-exporter": _exporter(service.gpu.vendor, several=several)}
     )
-    found = {}
+    documents = {}
     for machine, places in placed.items():
         instances = {f"instance-{place + 1}": _instance(service, place) for place in places}
-        told = f"What all {len(places)} instances share." if len(places) > 1 else "The engine."
-        found[f"{machine}.yaml" if several else "compose.yaml"] = {
-            "x-engine": Noted(value=engine(service), anchor="engine", note=told),
+        note = f"What all {len(places)} instances share." if len(places) > 1 else "The engine."
+        documents[f"{machine}.yaml" if several else "compose.yaml"] = {
+            "x-engine": Noted(value=engine(service), anchor="engine", note=note),
             "services": instances | ({} if several else watching) | exporter,
             "volumes": {"model-cache": {}, **({} if several else {"prometheus": {}})},
         }
-    return found | (
+    return documents | (
         {ROUTER: {"services": watching, "volumes": {"prometheus": {}}}} if several else {}
     )
 
 
 def _placed(service: Service) -> dict[str, list[int]]:
     """The instances of each machine, counted from 0."""
-    found: dict[str, list[int]] = {}
+    places_by_machine: dict[str, list[int]] = {}
     for place in range(service.pool.instances):
-        found.setdefault(service.machine_of(place), []).append(place)
-    return found
+        places_by_machine.setdefault(service.machine_of(place), []).append(place)
+    return places_by_machine
 
 
 def engine(service: Service) -> dict[str, Any]:
     """What the instances share."""
     command, *arguments = service.argv
     name = service.file_name
-    said = [f"/etc/engine/{name}" if word == name else word for word in arguments]
-    kept = f"./models:{FOLDER}" if service.local else f"model-cache:{FOLDER}"
-    volumes = [kept, *([f"./{name}:/etc/engine/{name}:ro"] if service.file_text else [])]
-    asked = (
+    command_words = [f"/etc/engine/{name}" if word == name else word for word in arguments]
+    model_volume = f"./models:{FOLDER}" if service.local else f"model-cache:{FOLDER}"
+    volumes = [model_volume, *([f"./{name}:/etc/engine/{name}:ro"] if service.file_text else [])]
+    probe = (
         f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/health',"
         " timeout=5)"
     )
     return {
         "image": noted(service.image, image_note(service)),
         "entrypoint": [command],
-        "command": noted(said, argv_notes(service)),
+        "command": noted(command_words, argv_notes(service)),
         "environment": noted(
             ENVIRONMENT, "HF_TOKEN is taken from your shell; gated models need it."
         ),
@@ -195,7 +198,7 @@ def engine(service: Service) -> dict[str, Any]:
             "Running requests may end: the plan's p99 of E2E at the limit, at least 30 s.",
         ),
         "healthcheck": {
-            "test": ["CMD", "python3", "-c", asked],
+            "test": ["CMD", "python3", "-c", probe],
             "interval": "10s",
             "timeout": "10s",
             "retries": 6,
@@ -211,11 +214,11 @@ def _instance(service: Service, place: int) -> dict[str, Any]:
     resources: dict[str, Any] = {"limits": {"memory": f"{service.memory_gib}g"}}
     devices: dict[str, Any] = {}
     if service.gpu.vendor == "AMD" and not service.simulated:
-        seen = noted(
+        environment = noted(
             [*ENVIRONMENT, f"HIP_VISIBLE_DEVICES={','.join(ids)}"],
             "The instance's own GPUs, of those of the machine.",
         )
-        devices = {**AMD_DEVICES, "environment": seen}
+        devices = {**AMD_DEVICES, "environment": environment}
     elif not service.simulated:
         resources["reservations"] = {
             "devices": [{"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}]
@@ -281,11 +284,11 @@ def _exporter(vendor: str, *, several: bool) -> dict[str, Any]:
     """The vendor's GPU exporter, which the Prometheus of another machine reads where there are
     several.
     """
-    every = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+    all_gpus = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
     exporter: dict[str, Any] = {
         "image": IMAGES["gpu-exporter"],
         "cap_add": ["SYS_ADMIN"],
-        "deploy": {"resources": {"reservations": {"devices": [every]}}},
+        "deploy": {"resources": {"reservations": {"devices": [all_gpus]}}},
     }
     if vendor == "AMD":
         exporter = {"image": IMAGES["amd-exporter"], **AMD_DEVICES}
@@ -339,14 +342,14 @@ def haproxy(service: Service) -> str:
 
 def gateway(service: Service) -> dict[str, Any]:
     """What ``tonnage gateway --config`` reads."""
-    most = service.choice.concurrency_per_instance
-    value, bound = most_in_flight(most, service.pool.instances), dict[str, Any]()
-    if most is not None:
-        told = (
-            f"Twice what all instances hold where the limits end, {most:,.0f} each; further"
+    concurrency = service.choice.concurrency_per_instance
+    value, bound = most_in_flight(concurrency, service.pool.instances), dict[str, Any]()
+    if concurrency is not None:
+        note = (
+            f"Twice what all instances hold where the limits end, {concurrency:,.0f} each; further"
             " requests get 429."
         )
-        bound = {"max_in_flight": noted(value, told)}
+        bound = {"max_in_flight": noted(value, note)}
     backends: Any = [f"http://{address(service, place)}" for place in range(service.pool.instances)]
     if service.several:
         backends = noted(backends, MACHINES)
@@ -490,13 +493,13 @@ def _requests_per_second(service: Service) -> int:
 
 def readme(service: Service) -> str:
     """The page in Markdown."""
-    each, several = f"instances with {gpu_words(service)} each", service.several
+    per_instance, several = f"instances with {gpu_words(service)} each", service.several
     exporter = "" if service.simulated else " and an exporter"
     up = f"up --detach --wait --wait-timeout {service.startup_seconds + 120}"
     front = "HAProxy, Prometheus" if balanced(service) else "Prometheus"
     start, rows = (
         f"docker compose {up}",
-        [("`compose.yaml`", f"{service.per_machine} {each}, {front}, Grafana{exporter}")],
+        [("`compose.yaml`", f"{service.per_machine} {per_instance}, {front}, Grafana{exporter}")],
     )
     if several:
         router = f"docker compose --file {ROUTER} --project-name router up --detach --wait"
@@ -505,7 +508,7 @@ def readme(service: Service) -> str:
             f" file\n{router}"
         )
         rows = [
-            (f"`{name}.yaml`", f"{len(places)} {each}{exporter}")
+            (f"`{name}.yaml`", f"{len(places)} {per_instance}{exporter}")
             for name, places in _placed(service).items()
         ]
         rows.append((f"`{ROUTER}`", f"{front} and Grafana, on the router's machine"))

@@ -83,11 +83,11 @@ def files(service: Service) -> dict[str, str]:
             "kind": "DynamoGraphDeploymentScalingAdapter",
             "name": f"{service.name}-worker",
         }
-        told = (
+        note = (
             "The scaling adapter has the names of graph and component (generateAdapterName of"
             " Dynamo's operator, read on 2026-11-25)."
         )
-        written["autoscaling.yaml"] = yaml_text(keda(service, adapter), head=told)
+        written["autoscaling.yaml"] = yaml_text(keda(service, adapter), head=note)
     return bundle(
         service,
         written,
@@ -108,14 +108,14 @@ def graph(service: Service) -> dict[str, Any]:
 
 def front_end(service: Service) -> dict[str, Any]:
     """What takes requests and routes them by the KV caches of the workers."""
-    told = f"By the KV caches of the workers; the plan counts on {service.router}."
+    note = f"By the KV caches of the workers; the plan counts on {service.router}."
     main = {
         "name": "main",
         "image": noted(
             IMAGES[service.family],
             "Your version of Dynamo; its engine is a version of its own, look at which.",
         ),
-        "env": [noted({"name": "DYN_ROUTER_MODE", "value": "kv"}, told)],
+        "env": [noted({"name": "DYN_ROUTER_MODE", "value": "kv"}, note)],
         "resources": {"requests": {"cpu": "4", "memory": "8Gi"}, "limits": {"memory": "16Gi"}},
     }
     return {
@@ -176,7 +176,9 @@ def worker(service: Service) -> dict[str, Any]:
 def as_engine(words: Sequence[str]) -> list[str]:
     """A worker's words as its engine takes them."""
     engines = (
-        {worker: own for own, worker in RENAMED.items()} if MODULES["tensorrt-llm"] in words else {}
+        {worker: engine_word for engine_word, worker in RENAMED.items()}
+        if MODULES["tensorrt-llm"] in words
+        else {}
     )
     return [engines.get(word, word) for word in words if word not in OWN_FLAGS]
 
@@ -214,8 +216,10 @@ def _role_words(service: Service) -> tuple[str, ...]:
     role = service.pool.role
     if role == "serve":
         return ()
-    own = ("--host", "0.0.0.0") if service.family == "sglang" else ("--disaggregation-mode", role)
-    return (*transfer_words(service.family, role), *own)
+    role_flags = (
+        ("--host", "0.0.0.0") if service.family == "sglang" else ("--disaggregation-mode", role)
+    )
+    return (*transfer_words(service.family, role), *role_flags)
 
 
 def file_name(service: Service) -> str:
@@ -227,15 +231,15 @@ def worker_file(service: Service) -> dict[str, Any]:
     """TensorRT-LLM's configuration for Dynamo's worker, which replaces whole sections:
     kv_cache_config therefore repeats its fraction.
     """
-    found, knobs = dict(service.pool.launch_file), service.pool.knobs
-    if knobs is not None and "kv_cache_config" in found:
-        found["kv_cache_config"] = {
+    settings, knobs = dict(service.pool.launch_file), service.pool.knobs
+    if knobs is not None and "kv_cache_config" in settings:
+        settings["kv_cache_config"] = {
             "free_gpu_memory_fraction": knobs.kv_fraction,
-            **found["kv_cache_config"],
+            **settings["kv_cache_config"],
         }
     if service.family == "tensorrt-llm":
-        found.update(transfer_file(service.pool.role, service.pool.launch))
-    return found
+        settings.update(transfer_file(service.pool.role, service.pool.launch))
+    return settings
 
 
 def page(service: Service) -> str:

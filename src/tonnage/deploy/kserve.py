@@ -39,9 +39,9 @@ def files(service: Service) -> dict[str, str]:
         and service.gpu.vendor == "NVIDIA"
         and not service.simulated
     )
-    made = inference_service(service) if templated else custom_service(service)
+    predictor = inference_service(service) if templated else custom_service(service)
     written = {
-        "inference-service.yaml": yaml_text(made, head=head(service)),
+        "inference-service.yaml": yaml_text(predictor, head=head(service)),
         "disruption-budget.yaml": yaml_text(disruptions(service, labelled(service))),
     }
     if (service.local or not templated) and not service.simulated:
@@ -52,11 +52,11 @@ def files(service: Service) -> dict[str, str]:
         written["engine-config.yaml"] = yaml_text(engine_config(service))
     if service.target_in_flight is not None:
         moved = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"{service.name}-predictor"}
-        told = (
+        note = (
             "The Deployment's name is the one that KServe gives it (its documentation, read on"
             " 2026-11-23)."
         )
-        written["autoscaling.yaml"] = yaml_text(keda(service, moved), head=told)
+        written["autoscaling.yaml"] = yaml_text(keda(service, moved), head=note)
     return bundle(service, written, {"README.md": custom_page(service)}, labelled(service))
 
 
@@ -94,13 +94,13 @@ def template(service: Service) -> dict[str, Any]:
         for name, part in plain(probes(service)["startupProbe"]).items()
         if name != "httpGet"
     }
-    told = (
+    note = (
         f"{argv_notes(service)}\nKServe's template starts vllm serve with these words behind its"
         " own; an image or arguments would replace it."
     )
     main = {
         "name": "main",
-        "env": [noted({"name": "VLLM_ADDITIONAL_ARGS", "value": flags}, told), TOKEN],
+        "env": [noted({"name": "VLLM_ADDITIONAL_ARGS", "value": flags}, note), TOKEN],
         "resources": resources(service),
         "startupProbe": noted(
             start,
@@ -129,7 +129,7 @@ def custom_service(service: Service) -> dict[str, Any]:
     """
     engine = {**container(service), "name": "kserve-container"}
     spec = {**pod(service), "containers": [engine]}
-    told = "A plain Deployment; KEDA, not KServe, sets its replicas."
+    note = "A plain Deployment; KEDA, not KServe, sets its replicas."
     annotations = {
         "serving.kserve.io/deploymentMode": "Standard",
         "serving.kserve.io/autoscalerClass": "external",
@@ -144,7 +144,7 @@ def custom_service(service: Service) -> dict[str, Any]:
     return {
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
-        "metadata": {**metadata(service), "annotations": noted(annotations, told)},
+        "metadata": {**metadata(service), "annotations": noted(annotations, note)},
         "spec": {"predictor": {**replicas, "labels": labelled(service), **spec}},
     }
 

@@ -36,12 +36,12 @@ from tonnage.deploy.yaml_comments import noted, yaml_text
 
 def network_service(service: Service) -> dict[str, Any]:
     """One address for all instances; it spreads connections at random."""
-    told = (
+    note = (
         f"A Service spreads connections at random, and the plan counts on {service.router}: put"
         " such a router before the pods "
     )
-    told += "(deploy --target llm-d has one), or size with --router random."
-    port = noted({"name": "http", "port": 80, "targetPort": "http"}, told)
+    note += "(deploy --target llm-d has one), or size with --router random."
+    port = noted({"name": "http", "port": 80, "targetPort": "http"}, note)
     return manifest(
         service, "Service", {"type": "ClusterIP", "selector": selector(service), "ports": [port]}
     )
@@ -49,7 +49,7 @@ def network_service(service: Service) -> dict[str, Any]:
 
 def model_cache(service: Service) -> dict[str, Any]:
     """Where the checkpoint is, once for all instances."""
-    told = (
+    note = (
         "Several nodes read it: a storage class with ReadWriteMany. With one that has none, let"
         " each node fetch its own copy."
     )
@@ -58,7 +58,7 @@ def model_cache(service: Service) -> dict[str, Any]:
         f"{service.checkpoint_bytes / 1e9:,.0f} GB of weights, half as much again, and 10 GiB.",
     )
     spec = {
-        "accessModes": noted(["ReadWriteMany"], told),
+        "accessModes": noted(["ReadWriteMany"], note),
         "resources": {"requests": {"storage": room}},
     }
     return manifest(service, "PersistentVolumeClaim", spec, "-model-cache")
@@ -116,8 +116,8 @@ plan's instances run."""  # noqa: E501
     rows.append(("`disruption-budget.yaml`", "one pod at a time"))
     rows += scaling_rows(service, f"pods, {service.target_in_flight} requests in flight each")
     if service.target_in_flight is not None and service.signals.running:
-        told = "the same by prometheus-adapter; not applied by the second command"
-        rows.append(("`autoscaling-without-keda.yaml`", told))
+        note = "the same by prometheus-adapter; not applied by the second command"
+        rows.append(("`autoscaling-without-keda.yaml`", note))
     return page_text(
         service,
         f"{service.served} on Kubernetes",
@@ -156,7 +156,7 @@ def unapplied(service: Service) -> dict[str, str]:
 
 def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[str, str]:
     """The files of the instances and of what surrounds them; ``further`` are labels of a pod."""
-    found = {
+    texts = {
         f"{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml": yaml_text(
             instances(service, further), head=head(service)
         ),
@@ -165,12 +165,12 @@ def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[
         "disruption-budget.yaml": yaml_text(disruptions(service, selector(service))),
     }
     if service.racked:
-        found["compute-domain.yaml"] = yaml_text(compute_domain(service))
+        texts["compute-domain.yaml"] = yaml_text(compute_domain(service))
     if service.file_text:
-        found["engine-config.yaml"] = yaml_text(engine_config(service))
+        texts["engine-config.yaml"] = yaml_text(engine_config(service))
     if service.target_in_flight is not None:
-        found["autoscaling.yaml"] = yaml_text(keda(service))
-    return found
+        texts["autoscaling.yaml"] = yaml_text(keda(service))
+    return texts
 
 
 def labelled(service: Service) -> dict[str, str]:

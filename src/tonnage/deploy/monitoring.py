@@ -64,18 +64,18 @@ def rules(service: Service, gpus: str, least: int, *, front: str = "") -> dict[s
     DCGM exporter. ``front``: the balancer that is scraped before them and counts failures where the
     engine does not: "gateway" for ``tonnage gateway``, or "haproxy".
     """
-    found = objectives(service) if len(service.halves) == 1 else ()
-    shares = [objective for objective in found if objective.budget is not None]
+    service_objectives = objectives(service) if len(service.halves) == 1 else ()
+    shares = [objective for objective in service_objectives if objective.budget is not None]
     use = {"record": GPU_USE, "labels": {"deployment": service.name}, "expr": gpus}
     groups: list[Any] = [{"name": f"{service.name}-gpus", "rules": [use]}]
     if shares:
         recorded = [
             {
-                "record": _slow(one, window),
+                "record": _slow(objective, window),
                 "labels": {"deployment": service.name},
-                "expr": one.slow_share(window),
+                "expr": objective.slow_share(window),
             }
-            for one in shares
+            for objective in shares
             for window in WINDOWS
         ]
         about = (
@@ -87,18 +87,18 @@ def rules(service: Service, gpus: str, least: int, *, front: str = "") -> dict[s
                 {"name": f"{service.name}-slow-share", "interval": "30s", "rules": recorded}, about
             )
         )
-    burning = [rule for one in found for rule in _burning(service, one)]
+    burning = [rule for objective in service_objectives for rule in _burning(service, objective)]
     if burning:
         lines = [
             "The plan's limits over 30 days: "
-            + "; ".join(objective.label for objective in found)
+            + "; ".join(objective.label for objective in service_objectives)
             + "."
         ]
         lines.append(
             "A rate of 14.4 spends 2 % of the month's budget in an hour. Both windows must burn:"
             " the short one ends the alert soon."
         )
-        if any(objective.stands_in for objective in found):
+        if any(objective.stands_in for objective in service_objectives):
             lines.append(
                 "The engine publishes no TPOT of single requests; the gaps between tokens stand in"
                 " for it."
@@ -143,12 +143,12 @@ def _burning(service: Service, one: Objective) -> Iterator[Any]:
             f"{_slow(one, burn.long)}{selector} > {share:g} and {_slow(one, burn.short)}{selector}"
             f" > {share:g}"
         )
-        told = (
+        summary = (
             f"{one.label} for {service.served}: more than {share:.0%} of the {one.counted} of"
             f" {burn.long} and of {burn.short} were slower"
         )
         spent = share / one.budget * burn.hours / MONTH_HOURS
-        alert = _alert(service, f"{one.title}_{burn.long}", expr, burn.severity, told)
+        alert = _alert(service, f"{one.title}_{burn.long}", expr, burn.severity, summary)
         yield noted(
             alert,
             f"{burn.severity}: {spent:.0%} of the month's budget, which is {one.budget:.0%} of the"
@@ -159,23 +159,23 @@ def _burning(service: Service, one: Objective) -> Iterator[Any]:
 def _mean(service: Service, one: Objective) -> dict[str, Any]:
     """A limit on a mean has no budget: it is broken or it holds."""
     expr = f"{one.mean('1h')} > {one.limit.seconds:g} and {one.mean('5m')} > {one.limit.seconds:g}"
-    told = f"{one.label} for {service.served}: the means of 1h and of 5m are above it"
-    return _alert(service, f"{one.title}_1h", expr, "page", told)
+    summary = f"{one.label} for {service.served}: the means of 1h and of 5m are above it"
+    return _alert(service, f"{one.title}_1h", expr, "page", summary)
 
 
 def _service_rules(service: Service, least: int, front: str) -> Iterator[Any]:
     """Failures, missing instances, load beyond the plan, idle GPUs."""
     at = f'deployment="{service.name}"'
     if share := _failing(service, at, front):
-        told = (
+        summary = (
             f"more than {ERRORS:.0%} of the responses of {service.served} failed in the last 5"
             " minutes"
         )
         rule = _alert(
-            service, "FailingRequests", f"{share[0]} > {ERRORS:g}", "page", told, wait="2m"
+            service, "FailingRequests", f"{share[0]} > {ERRORS:g}", "page", summary, wait="2m"
         )
         yield noted(rule, share[1])
-    told = (
+    summary = (
         f"fewer than {least} instances of {service.served} answer their health checks and scrapes"
     )
     yield _alert(
@@ -183,19 +183,19 @@ def _service_rules(service: Service, least: int, front: str) -> Iterator[Any]:
         "InstancesMissing",
         f"(sum(up{{{at}}}) or vector(0)) < {least}",
         "page",
-        told,
+        summary,
         wait="10m",
     )
     if len(service.halves) == 1:
         yield from _load_rules(service, at)
     used = gpu_use(service)
-    told = f"the GPUs of {service.served} worked less than {IDLE:.0%} of the last 6 hours"
+    summary = f"the GPUs of {service.served} worked less than {IDLE:.0%} of the last 6 hours"
     yield _alert(
         service,
         "IdleGpus",
         f"avg(avg_over_time({used}[6h])) < {100 * IDLE:g}",
         "ticket",
-        told,
+        summary,
         wait="30m",
     )
 
@@ -252,11 +252,11 @@ def _load_rules(service: Service, at: str) -> Iterator[Any]:
     counted = service.choice.sized_rate
     histogram = service.signals.histograms["e2e"]
     expr = f"sum(rate({histogram}_count{{{at}}}[10m])) / sum(up{{{at}}}) > {counted:.4g}"
-    told = (
+    summary = (
         f"an instance of {service.served} gets more than the {counted:.4g} requests/s that the plan"
         " counts on"
     )
-    rule = _alert(service, "LoadBeyondPlan", expr, "ticket", told, wait="10m")
+    rule = _alert(service, "LoadBeyondPlan", expr, "ticket", summary, wait="10m")
     yield noted(
         rule,
         f"The plan counts on {counted:.4g} requests/s of an instance; beyond that its limits may"
@@ -280,11 +280,11 @@ def _drift_rules(service: Service) -> Iterator[Any]:
                 f"sum(increase({counter}{{{at}}}[1d])) / sum(increase({requests}[1d])) >"
                 f" {(1 + LONGER) * tokens:.6g}"
             )
-            told = (
+            summary = (
                 f"{side.lower()} of {service.served} are {LONGER:.0%} longer than the {tokens:,.0f}"
                 " tokens of the plan, over a day"
             )
-            yield _alert(service, f"Longer{side}", expr, "ticket", told, wait="1h")
+            yield _alert(service, f"Longer{side}", expr, "ticket", summary, wait="1h")
     peak = service.choice.at_peak
     gap = next((metric for metric in ("tpot", "itl") if metric in signals.histograms), None)
     predicted = (
@@ -298,22 +298,22 @@ def _drift_rules(service: Service) -> Iterator[Any]:
             f"sum(increase({name}_sum{{{at}}}[1d])) / sum(increase({name}_count{{{at}}}[1d])) >"
             f" {(1 + SLOWER) * predicted / 1e3:.4g}"
         )
-        told = (
+        summary = (
             f"tokens of {service.served} take {SLOWER:.0%} longer than the {predicted:.3g} ms that"
             " the plan predicts at its peak"
         )
-        yield _alert(service, "SlowerSteps", expr, "ticket", told, wait="1h")
+        yield _alert(service, "SlowerSteps", expr, "ticket", summary, wait="1h")
     day = f"sum(rate({requests}[1d]))"
     busiest = f"max_over_time(sum(rate({requests}[1h]))[1d:15m])"
     ahead = (
         f"{busiest} * predict_linear({day}[7d:1h], {AHEAD_DAYS * 86_400}) / {day} >"
         f" {service.capacity:.4g}"
     )
-    told = (
+    summary = (
         f"at last week's growth {service.served} gets more than the plan's {service.capacity:.4g}"
         f" requests/s in {AHEAD_DAYS} days"
     )
-    yield _alert(service, "LoadOutgrowsPlan", ahead, "ticket", told, wait="6h")
+    yield _alert(service, "LoadOutgrowsPlan", ahead, "ticket", summary, wait="6h")
 
 
 def gpu_use(service: Service) -> str:
@@ -324,9 +324,15 @@ def gpu_use(service: Service) -> str:
 def _alert(
     service: Service, name: str, expr: str, severity: str, told: str, *, wait: str = ""
 ) -> dict[str, Any]:
-    held = {"for": wait} if wait else {}
+    pending = {"for": wait} if wait else {}
     labels = {"severity": severity, "deployment": service.name}
-    return {"alert": name, "expr": expr, **held, "labels": labels, "annotations": {"summary": told}}
+    return {
+        "alert": name,
+        "expr": expr,
+        **pending,
+        "labels": labels,
+        "annotations": {"summary": told},
+    }
 
 
 # The plan's latency limits as service-level objectives: so large a share of requests may be slower,
@@ -376,15 +382,15 @@ class Objective:
         """Such as "TTFT p95 ≤ 500 ms", or "TTFT ≤ 500 ms for 95% of the requests" of a joint
         limit.
         """
-        metric, most, share = (
+        metric, bound, share = (
             self.limit.metric.upper(),
             f"{self.limit.milliseconds:,g} ms",
             self.limit.share,
         )
         return (
-            f"{metric} {self.limit.statistic} ≤ {most}"
+            f"{metric} {self.limit.statistic} ≤ {bound}"
             if share is None
-            else f"{metric} ≤ {most} for {100 * share:g}% of the requests"
+            else f"{metric} ≤ {bound} for {100 * share:g}% of the requests"
         )
 
     @property
@@ -445,30 +451,34 @@ def objectives(service: Service) -> tuple[Objective, ...]:
     """The limits that count, of which the engine publishes a histogram; the strictest of those with
     one name.
     """
-    found: dict[str, Objective] = {}
+    strictest: dict[str, Objective] = {}
     for objective in _all(service):
         if (
-            objective.key not in found
-            or objective.limit.milliseconds < found[objective.key].limit.milliseconds
+            objective.key not in strictest
+            or objective.limit.milliseconds < strictest[objective.key].limit.milliseconds
         ):
-            found[objective.key] = objective
-    return tuple(found.values())
+            strictest[objective.key] = objective
+    return tuple(strictest.values())
 
 
 def _all(service: Service) -> Iterator[Objective]:
     histograms = service.signals.histograms
     selector = f'deployment="{service.name}"'
-    for limit in (part for one in service.plan.scenario.limits_that_count for part in _parts(one)):
-        own = histograms.get(limit.metric)
-        other = histograms.get("itl") if limit.metric == "tpot" else None
-        shown = own or other
+    for limit in (
+        part
+        for plan_limit in service.plan.scenario.limits_that_count
+        for part in _parts(plan_limit)
+    ):
+        exact = histograms.get(limit.metric)
+        stand_in = histograms.get("itl") if limit.metric == "tpot" else None
+        shown = exact or stand_in
         if shown is not None:
             bounds = service.interface.buckets[shown]
             yield Objective(
                 limit=limit,
                 histogram=shown,
                 bounds=bounds,
-                stands_in=own is None,
+                stands_in=exact is None,
                 selector=selector,
             )
 
@@ -563,22 +573,22 @@ def _panels(service: Service) -> Iterator[dict[str, Any]]:
     if service.signals.waiting:
         flight["waiting"] = f"sum({service.signals.waiting}{{{at}}})"
     yield _panel("Requests in flight", "short", flight)
-    for one in objectives(service):
+    for objective in objectives(service):
         yield _panel(
-            one.label,
+            objective.label,
             "s",
             {
-                "measured": one.quantile("5m"),
-                "plan: limit": _line(one.limit.seconds),
-                **_predicted(service, one),
+                "measured": objective.quantile("5m"),
+                "plan: limit": _line(objective.limit.seconds),
+                **_predicted(service, objective),
             },
         )
-        if one.budget is not None:
-            budget = one.budget or 0.0
-            share = f"tonnage:{one.key}_slow:ratio_rate"
+        if objective.budget is not None:
+            budget = objective.budget or 0.0
+            share = f"tonnage:{objective.key}_slow:ratio_rate"
             yield _panel(
-                f"Share of {one.counted} slower than {one.limit.metric.upper()}"
-                f" {one.limit.milliseconds:,g} ms",
+                f"Share of {objective.counted} slower than {objective.limit.metric.upper()}"
+                f" {objective.limit.milliseconds:,g} ms",
                 "percentunit",
                 {
                     "of 5 minutes": f"{share}5m{{{at}}}",

@@ -197,19 +197,24 @@ def profile_1(service: Service) -> str:
     """
     if not _named(service):
         return "tensorrt_llm"
-    taken, pool = image(service), service.pool
+    image_name, pool = image(service), service.pool
     version = tuple(
-        int(part) for part in taken.rsplit(":", 1)[1].split(".")[:2] if part.isdecimal()
+        int(part) for part in image_name.rsplit(":", 1)[1].split(".")[:2] if part.isdecimal()
     )
     stored = FORMATS.get(find_precision(pool.precision).weight_format, pool.precision)
     words = (PROFILED.get(pool.gpu, pool.gpu), stored, f"tp{pool.tp}", f"pp{pool.pp}")
     if (1,) < version < NAMED and pool.gpu in PROFILED:
         fewer = pool.tp > 1 and service.weight_bytes < 0.9 * service.gpu.memory_bytes * pool.tp / 2
         return "-".join(("tensorrt_llm", *words, "latency" if fewer else "throughput"))
-    known = [(one, profile) for one, profiles in KNOWN.items() for profile in profiles]
+    known_profiles = [
+        (known_image, profile) for known_image, profiles in KNOWN.items() for profile in profiles
+    ]
     alike = {
-        (one, profile): (one == taken, sum(word in profile.split("-")[:5] for word in words))
-        for one, profile in known
+        (known_image, profile): (
+            known_image == image_name,
+            sum(word in profile.split("-")[:5] for word in words),
+        )
+        for known_image, profile in known_profiles
     }
     nearest, profile = max(alike, key=alike.__getitem__)
     if alike[nearest, profile] == (True, len(words)):
@@ -217,7 +222,7 @@ def profile_1(service: Service) -> str:
     why = (
         "an image of NIM 2 holds vLLM or SGLang"
         if version >= (2,)
-        else f"none is known of {taken} for {'-'.join(words)}"
+        else f"none is known of {image_name} for {'-'.join(words)}"
     )
     raise InputError(
         f"{option('checkpoint')}: no profile of TensorRT-LLM, because {why}; the nearest known is"
@@ -275,14 +280,14 @@ def _told_1(service: Service) -> Iterator[Any]:
         if word == CONTEXT
     ]
     context += [word.rsplit("=", 1)[1] for word in pool.launch if "NIM_MAX_MODEL_LEN=" in word]
-    yield from ({"name": "NIM_MAX_MODEL_LEN", "value": one} for one in context)
+    yield from ({"name": "NIM_MAX_MODEL_LEN", "value": length} for length in context)
     yield {"name": "NIM_SERVED_MODEL_NAME", "value": service.served}
     if pool.knobs is not None:
-        told = (
+        note = (
             f"NIM 1 takes no engine's flags: the plan's {pool.knobs.max_num_tokens:,} tokens a step"
             " and its other knobs cannot be told."
         )
-        yield noted({"name": "NIM_MAX_BATCH_SIZE", "value": str(pool.knobs.max_batch_size)}, told)
+        yield noted({"name": "NIM_MAX_BATCH_SIZE", "value": str(pool.knobs.max_batch_size)}, note)
 
 
 def _told_2(service: Service) -> Iterator[Any]:
@@ -298,7 +303,7 @@ def _told_2(service: Service) -> Iterator[Any]:
     further = shlex.join(
         [*without(launch[start:], *(skipped if stored else skipped[:1])), *watched]
     )
-    told = (
+    note = (
         "The checkpoint's format and the plan's degrees; list-model-profiles in the container shows"
         " whether it has this one."
     )
@@ -308,7 +313,7 @@ def _told_2(service: Service) -> Iterator[Any]:
                 "name": "NIM_MODEL_PROFILE",
                 "value": f"{service.family}-{stored}-tp{service.pool.tp}-pp{service.pool.pp}",
             },
-            told,
+            note,
         )
     yield {"name": "NIM_MAX_MODEL_LEN", "value": launch[launch.index(skipped[0]) + 1]}
     yield {"name": "NIM_SERVED_MODEL_NAME", "value": service.served}
@@ -320,8 +325,11 @@ def _told_2(service: Service) -> Iterator[Any]:
 
 def nim(service: Service) -> dict[str, Any]:
     """NIM's container: the image, what is set by variables, its own probes."""
-    own, inside = container(service), "TensorRT-LLM" if _first(service) else service.family
-    told = (
+    engine_container, inside = (
+        container(service),
+        "TensorRT-LLM" if _first(service) else service.family,
+    )
+    note = (
         f"{service.startup_seconds} s to start: an allowance by the size of the weights; measure"
         " your own."
     )
@@ -334,10 +342,10 @@ def nim(service: Service) -> dict[str, Any]:
         ),
         "env": environment(service),
         "ports": [{"name": "http", "containerPort": PORT}],
-        **probes(service, told, READY, LIVE),
-        "lifecycle": own["lifecycle"],
-        "resources": own["resources"],
-        "securityContext": own["securityContext"],
+        **probes(service, note, READY, LIVE),
+        "lifecycle": engine_container["lifecycle"],
+        "resources": engine_container["resources"],
+        "securityContext": engine_container["securityContext"],
         "volumeMounts": [
             {"name": "model-cache", "mountPath": CACHE},
             *([{"name": "model-cache", "mountPath": FOLDER}] if service.local else []),
@@ -351,13 +359,13 @@ STORE = "/model-store"  # Where the operator mounts the claim, and what it sets 
 
 def _operated(service: Service) -> str:
     """The comment at the head of its file: which files it replaces, and what the pods lose."""
-    told = (
+    comment = (
         "For NVIDIA's NIM operator. Name this file in kustomization.yaml in place of"
         " deployment.yaml, service.yaml and autoscaling.yaml. Its Service is"
         f" http://{service.name}:{PORT}. The operator sets no grace period: the requests of a pod"
         " that ends get 30 s."
     )
-    return f"{told}\n\n{adapter(service)}" if _moved(service) else told
+    return f"{comment}\n\n{adapter(service)}" if _moved(service) else comment
 
 
 def _moved(service: Service) -> bool:
@@ -369,7 +377,7 @@ def nim_service(service: Service) -> dict[str, Any]:
     """The NIMService; its pods have the label by which the other files find those of the
     Deployment.
     """
-    own, (repository, tag) = nim(service), image(service).rsplit(":", 1)
+    nim_container, (repository, tag) = nim(service), image(service).rsplit(":", 1)
     count: dict[str, Any] = {
         "replicas": noted(service.pool.instances, "The plan's instances, spare ones included.")
     }
@@ -388,9 +396,9 @@ def nim_service(service: Service) -> dict[str, Any]:
         "image": {"repository": repository, "tag": tag, "pullSecrets": ["ngc-registry"]},
         "authSecret": "ngc-api",
         "env": [
-            _in_store(one)
-            for one in own["env"]
-            if plain(one)["name"] not in ("NGC_API_KEY", "NIM_CACHE_PATH")
+            _in_store(variable)
+            for variable in nim_container["env"]
+            if plain(variable)["name"] not in ("NGC_API_KEY", "NIM_CACHE_PATH")
         ],
         "storage": {
             "pvc": noted(
@@ -400,10 +408,10 @@ def nim_service(service: Service) -> dict[str, Any]:
             "sharedMemorySizeLimit": f"{service.shared_memory_gib}Gi",
         },
         **placing(service),
-        "resources": own["resources"],
+        "resources": nim_container["resources"],
         "expose": {"service": {"type": "ClusterIP", "port": PORT}},
         **{
-            name: {"probe": _at_api(own[name])}
+            name: {"probe": _at_api(nim_container[name])}
             for name in ("startupProbe", "readinessProbe", "livenessProbe")
         },
         **count,
@@ -413,18 +421,18 @@ def nim_service(service: Service) -> dict[str, Any]:
 
 def _in_store(entry: Any) -> Any:
     """The variable, with a folder of a checkpoint where the operator mounts it."""
-    found = plain(entry)
+    variable = plain(entry)
     return (
-        {**found, "value": STORE + found["value"].removeprefix(FOLDER)}
-        if found.get("value", "").startswith(f"{FOLDER}/")
+        {**variable, "value": STORE + variable["value"].removeprefix(FOLDER)}
+        if variable.get("value", "").startswith(f"{FOLDER}/")
         else entry
     )
 
 
 def _at_api(probe: Any) -> dict[str, Any]:
     """The probe at the port as the operator names it."""
-    found = plain(probe)
-    return {**found, "httpGet": {**found["httpGet"], "port": "api"}}
+    plain_probe = plain(probe)
+    return {**plain_probe, "httpGet": {**plain_probe["httpGet"], "port": "api"}}
 
 
 def page(service: Service) -> str:

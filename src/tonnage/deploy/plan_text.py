@@ -47,18 +47,18 @@ def instead_line(service: Service) -> str:
         return ""
     more = pool.systems - choice.systems
     than = f"{abs(more)} {'more' if more > 0 else 'fewer'} than" if more else "as many as"
-    told = (
+    text = (
         f"These files do not deploy the plan's choice ({_line(choice)}): {service.why}. They deploy"
         f" the nearest other deployment of the plan: {_line(service.choice)}. It needs"
         f" {pool.systems} system{'' if pool.systems == 1 else 's'}, {than} the choice."
     )
     if not service.choice.checked:
-        told += (
+        text += (
             " The number of systems is an estimate, because only the choice's fleet was simulated;"
             " to check it, size again with "
         )
-        told += f"`--gpu {pool.gpu} --engine {pool.engine_preset}`."
-    return told
+        text += f"`--gpu {pool.gpu} --engine {pool.engine_preset}`."
+    return text
 
 
 def paragraph(text: str) -> str:
@@ -68,18 +68,29 @@ def paragraph(text: str) -> str:
 
 def summary(service: Service) -> str:
     """The first paragraphs of every page: deployment, limits, capacity and checkpoint."""
-    told = [f"{choice_line(service)}.", f"Limits: {limits_line(service)}.", carries_line(service)]
+    paragraphs = [
+        f"{choice_line(service)}.",
+        f"Limits: {limits_line(service)}.",
+        carries_line(service),
+    ]
     if service.by_priority:
-        told = [f"{choice_line(service)}.", carries_line(service), "", priorities_text(service)]
+        paragraphs = [
+            f"{choice_line(service)}.",
+            carries_line(service),
+            "",
+            priorities_text(service),
+        ]
     instead = instead_line(service)
-    made = ["", *(f"    {line}" for line in service.loading.make)] if service.loading.make else []
+    commands = (
+        ["", *(f"    {line}" for line in service.loading.make)] if service.loading.make else []
+    )
     return "\n".join(
         [
-            *told,
+            *paragraphs,
             *(["", paragraph(instead)] if instead else []),
             "",
             paragraph(service.loading.told),
-            *made,
+            *commands,
         ]
     )
 
@@ -110,14 +121,16 @@ def gpu_words(service: Service) -> str:
 def carries_line(service: Service) -> str:
     """What it carries, in a line."""
     choice = service.choice
-    one = "One instance" if len(choice.pools) == 1 else "One instance of either pool, on average,"
+    subject = (
+        "One instance" if len(choice.pools) == 1 else "One instance of either pool, on average,"
+    )
     in_flight = (
         f", {choice.concurrency_per_instance:,.0f} requests in flight"
         if choice.concurrency_per_instance
         else ""
     )
     return (
-        f"{one} carries {choice.requests_per_second_per_instance:.4g} requests/s inside the"
+        f"{subject} carries {choice.requests_per_second_per_instance:.4g} requests/s inside the"
         f" limits{in_flight}; the plan counts on {choice.sized_rate:.4g}, all instances together on"
         f" {service.capacity:.4g}. The peak is"
         f" {service.plan.demand.sizing_requests_per_second:.4g}."
@@ -130,11 +143,11 @@ def limits_line(service: Service) -> str:
     return (
         "; ".join(
             (
-                str(one)
-                if one.share
-                else f"{one.metric.upper()} {one.statistic} ≤ {one.milliseconds:,g} ms"
+                str(limit)
+                if limit.share
+                else f"{limit.metric.upper()} {limit.statistic} ≤ {limit.milliseconds:,g} ms"
             )
-            for one in limits
+            for limit in limits
         )
         or "none"
     )
@@ -304,14 +317,17 @@ def page_text(
     """The page in Markdown: a paragraph of what it ``needs`` (lines stay), ``commands``,
     ``further`` paragraphs, and ``rows`` of files.
     """
-    needs, told = needs if "\n" in needs else paragraph(needs), f"\n{further}\n" if further else ""
+    needs, closing = (
+        needs if "\n" in needs else paragraph(needs),
+        f"\n{further}\n" if further else "",
+    )
     block, table = (
         "\n".join(commands),
         "\n".join(f"| {name} | {what} |" for name, what in (*rows, ("`plan.json`", "the plan"))),
     )
     return (
-        f"# {title}\n\n{summary(service)}\n\n{needs}\n\n```sh\n{block}\n```\n{told}\n| file | what"
-        f" |\n|---|---|\n{table}\n"
+        f"# {title}\n\n{summary(service)}\n\n{needs}\n\n```sh\n{block}\n```\n{closing}\n| file |"
+        f" what |\n|---|---|\n{table}\n"
     )
 
 
@@ -334,7 +350,7 @@ def cluster_page(
     paragraph behind the commands, and ``scaled`` what the instances are called that KEDA moves, ""
     where it moves none.
     """
-    asked = instances if instances != service.pool.instances else None
+    changed_instances = instances if instances != service.pool.instances else None
     if service.checkpoint.startswith(FOLDER):
         needs += (
             f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's"
@@ -343,16 +359,19 @@ def cluster_page(
     watched = WATCHED
     if len(service.halves) > 1:
         further, watched = f"{further} {HALVES}".strip(), WATCHED[:1]
-    measured = (bench_command(service, url, instances=instances), compare_command(instances=asked))
+    measured = (
+        bench_command(service, url, instances=instances),
+        compare_command(instances=changed_instances),
+    )
     rows = [*rows, *(scaling_rows(service, scaled) if scaled else ()), *watched]
-    told = paragraph(further) if further else ""
+    closing = paragraph(further) if further else ""
     return page_text(
         service,
         f"{service.served} with {runs_on}",
         needs,
         [*commands, *measured],
         rows=rows,
-        further=told,
+        further=closing,
     )
 
 
@@ -367,8 +386,8 @@ WATCHED: Rows = (
 
 def scaling_rows(service: Service, noun: str = "pods") -> Rows:
     """The row of the autoscaler's file; none where nothing follows the load."""
-    told = f"{service.least_instances} to {service.pool.instances} {noun}, by KEDA"
-    return [] if service.target_in_flight is None else [("`autoscaling.yaml`", told)]
+    note = f"{service.least_instances} to {service.pool.instances} {noun}, by KEDA"
+    return [] if service.target_in_flight is None else [("`autoscaling.yaml`", note)]
 
 
 def keda_too(service: Service) -> str:

@@ -57,9 +57,9 @@ def prepared(service: Service) -> Service:
     if not service.local:
         return service
     moved = (loading.checkpoint, loading.told, *loading.make)
-    checkpoint, told, *make = (text.replace(f"{FOLDER}/", f"{MOUNTED}/") for text in moved)
+    checkpoint, explanation, *make = (text.replace(f"{FOLDER}/", f"{MOUNTED}/") for text in moved)
     return replace(
-        service, loading=replace(loading, checkpoint=checkpoint, told=told, make=tuple(make))
+        service, loading=replace(loading, checkpoint=checkpoint, told=explanation, make=tuple(make))
     )
 
 
@@ -135,14 +135,14 @@ def _probe(one: Mapping[str, Any]) -> dict[str, Any]:
 def _model(service: Service) -> dict[str, Any]:
     repository, _, tag = service.image.rpartition(":")
     argv = service.argv
-    said = {key: int(argv[argv.index(flag) + 1]) for flag, key in SET.items() if flag in argv}
-    told = (
+    settings = {key: int(argv[argv.index(flag) + 1]) for flag, key in SET.items() if flag in argv}
+    note = (
         "The chart writes --no-enable-prefix-caching where this is not set; vLLM's own default"
         " is on."
     )
     config = {
-        **said,
-        "enablePrefixCaching": noted(True, told),
+        **settings,
+        "enablePrefixCaching": noted(True, note),
         "extraArgs": noted(without(argv[3:], *SET, "--host", "--port"), argv_notes(service)),
     }
     return {
@@ -170,22 +170,22 @@ def _model(service: Service) -> dict[str, Any]:
 def _terms(placed: Mapping[str, Any]) -> list[Any]:
     """The selector or the affinity of a pod as the chart takes them."""
     if "affinity" in placed:
-        found: list[Any] = placed["affinity"]["nodeAffinity"][
+        terms: list[Any] = placed["affinity"]["nodeAffinity"][
             "requiredDuringSchedulingIgnoredDuringExecution"
         ]["nodeSelectorTerms"]
-        return found
-    wanted = [
+        return terms
+    expressions = [
         {"key": key, "operator": "In", "values": [value]}
         for key, value in placed["nodeSelector"].items()
     ]
-    return [{"matchExpressions": wanted}]
+    return [{"matchExpressions": expressions}]
 
 
 def _router(service: Service) -> dict[str, Any]:
     logic = LOGIC.get(service.router)
-    told = "The router that the plan's number of systems rests on."
+    note = "The router that the plan's number of systems rests on."
     if logic is None:
-        told = (
+        note = (
             f"The plan counts on {service.router}, which this router does not have: size again with"
             " --deploy-on production-stack."
         )
@@ -193,7 +193,7 @@ def _router(service: Service) -> dict[str, Any]:
         "enableRouter": True,
         "replicaCount": noted(1, "It remembers which engine has seen which prefix or session."),
         "serviceDiscovery": "k8s",
-        "routingLogic": noted(logic or "roundrobin", told),
+        "routingLogic": noted(logic or "roundrobin", note),
         **(
             {"sessionKey": noted(SESSION, "The header by which clients name their session.")}
             if logic == "session"

@@ -50,8 +50,8 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
 
 def _value(text: str) -> Value:
     if text.startswith("{"):
-        found: dict[str, Any] = json.loads(text)
-        return found
+        mapping: dict[str, Any] = json.loads(text)
+        return mapping
     for kind in (int, float):
         try:
             return kind(text)
@@ -118,13 +118,13 @@ def application(service: Service) -> dict[str, Any]:
         "engine_kwargs": noted(engine_arguments(service.pool.launch), argv_notes(service)),
         "deployment_config": deployment(service),
     }
-    one = {
+    serve_app = {
         "name": service.name,
         "route_prefix": "/",
         "import_path": "ray.serve.llm:build_openai_app",
         "args": {"llm_configs": [config]},
     }
-    return {"http_options": {"host": "0.0.0.0", "port": PORT}, "applications": [one]}
+    return {"http_options": {"host": "0.0.0.0", "port": PORT}, "applications": [serve_app]}
 
 
 def _accelerator(gpu: str) -> dict[str, Any]:
@@ -132,18 +132,18 @@ def _accelerator(gpu: str) -> dict[str, Any]:
     name = ACCELERATORS.get(gpu)
     if name is None:
         return {}
-    told = (
+    note = (
         "Ray does not set this label itself: start the nodes with the resource"
         f" accelerator_type:{name}."
     )
-    return {"accelerator_type": noted(name, told if name in MANUAL else "")}
+    return {"accelerator_type": noted(name, note if name in MANUAL else "")}
 
 
 def deployment(service: Service) -> dict[str, Any]:
     """How many replicas there are, and how many requests each of them holds."""
     drain = {"graceful_shutdown_timeout_s": service.drain_seconds}
-    target, most = service.target_in_flight, service.choice.concurrency_per_instance
-    if target is None or most is None:
+    target, concurrency = service.target_in_flight, service.choice.concurrency_per_instance
+    if target is None or concurrency is None:
         return {
             "num_replicas": noted(
                 service.pool.instances, "The plan's instances, spare ones included."
@@ -166,8 +166,8 @@ def deployment(service: Service) -> dict[str, Any]:
     return {
         "autoscaling_config": scaling,
         "max_ongoing_requests": noted(
-            math.ceil(2 * most),
-            f"Twice what an instance holds where the limits end, {most:,.0f}; others wait.",
+            math.ceil(2 * concurrency),
+            f"Twice what an instance holds where the limits end, {concurrency:,.0f}; others wait.",
         ),
         **drain,
     }

@@ -73,9 +73,9 @@ class Pods:
     @property
     def ports(self) -> set[str | int]:
         """Names and numbers of the containers' ports."""
-        each = [port for one in self.containers for port in one.get("ports") or ()]
-        return {port["containerPort"] for port in each} | {
-            port["name"] for port in each if "name" in port
+        ports = [port for container in self.containers for port in container.get("ports") or ()]
+        return {port["containerPort"] for port in ports} | {
+            port["name"] for port in ports if "name" in port
         }
 
 
@@ -171,14 +171,16 @@ def pods_of(one: Written) -> Iterator[Pods]:
 
 def unresolved(objects: Sequence[Written], pods: Sequence[Pods]) -> Iterator[tuple[str, str]]:
     """The file and a clause for each reference that leads nowhere."""
-    named = {(one.kind, one.name) for one in objects} | set(_made_by_controllers(objects))
-    counted = [(one.kind, one.name) for one in objects if one.name]
-    for one in objects:
-        if counted.count((one.kind, one.name)) > 1:
-            yield one.file, f"{one.kind} {one.name} is written twice"
+    named = {(document.kind, document.name) for document in objects} | set(
+        _made_by_controllers(objects)
+    )
+    counted = [(document.kind, document.name) for document in objects if document.name]
+    for written in objects:
+        if counted.count((written.kind, written.name)) > 1:
+            yield written.file, f"{written.kind} {written.name} is written twice"
         yield from (
-            (one.file, f"{one.kind} {one.name}: {told}")
-            for told in _of_object(one, objects, pods, named)
+            (written.file, f"{written.kind} {written.name}: {clause}")
+            for clause in _of_object(written, objects, pods, named)
         )
     for group in pods:
         yield from ((group.file, f"{group.owner}: {pod}") for pod in _of_pods(group, named))
@@ -201,34 +203,36 @@ def secrets(pods: Sequence[Pods]) -> Iterator[str]:
 
 def _made_by_controllers(objects: Sequence[Written]) -> Iterator[tuple[str, str]]:
     """The objects that other projects' controllers make of these, by their names."""
-    for one in objects:
-        if one.kind == "InferenceService":
-            yield "Deployment", f"{one.name}-predictor"
+    for written in objects:
+        if written.kind == "InferenceService":
+            yield "Deployment", f"{written.name}-predictor"
         if template := (
-            at(one.value, "spec", "channel", "resourceClaimTemplate", "name")
-            if one.kind == "ComputeDomain"
+            at(written.value, "spec", "channel", "resourceClaimTemplate", "name")
+            if written.kind == "ComputeDomain"
             else None
         ):
             yield "ResourceClaimTemplate", template
         for model in (
-            (at(one.value, "servingEngineSpec", "modelSpec") or ()) if one.kind == VALUES else ()
+            (at(written.value, "servingEngineSpec", "modelSpec") or ())
+            if written.kind == VALUES
+            else ()
         ):
             yield (
                 "Deployment",
                 deployment_name(
-                    str(at(one.value, "servingEngineSpec", "labels", "release")),
+                    str(at(written.value, "servingEngineSpec", "labels", "release")),
                     str(model.get("name")),
                 ),
             )
         for part in (
-            (at(one.value, "spec", "components") or ())
-            if one.kind == "DynamoGraphDeployment"
+            (at(written.value, "spec", "components") or ())
+            if written.kind == "DynamoGraphDeployment"
             else ()
         ):
             if "scalingAdapter" in part:
                 yield (
                     "DynamoGraphDeploymentScalingAdapter",
-                    f"{one.name}-{str(part['name']).lower()}",
+                    f"{written.name}-{str(part['name']).lower()}",
                 )
 
 
@@ -236,11 +240,11 @@ def _of_object(
     one: Written, objects: Sequence[Written], pods: Sequence[Pods], named: set[tuple[str, str]]
 ) -> Iterator[str]:
     spec = one.value.get("spec") or {}
-    wanted = at(one.value, *SELECTED[one.kind]) if one.kind in SELECTED else None
+    labels = at(one.value, *SELECTED[one.kind]) if one.kind in SELECTED else None
     if one.kind in SELECTED:
-        chosen = [group for group in pods if wanted and wanted.items() <= group.labels.items()]
+        chosen = [group for group in pods if labels and labels.items() <= group.labels.items()]
         if not chosen:
-            yield f"no pod of this folder has the labels {wanted}"
+            yield f"no pod of this folder has the labels {labels}"
         yield from _ports(one.kind, spec, [group for group in chosen if group.answers])
     if one.kind == "Deployment":
         missing = (at(spec, "selector", "matchLabels") or {}).items() - (
@@ -257,9 +261,12 @@ def _of_object(
         )
     yield from _routes(one, objects, named)
     if one.kind == "RoleBinding":
-        for each in (one.value.get("roleRef") or {}, *(one.value.get("subjects") or ())):
-            if (each.get("kind"), each.get("name")) not in named:
-                yield f"it binds {each.get('kind')} {each.get('name')}, which is not in this folder"
+        for subject in (one.value.get("roleRef") or {}, *(one.value.get("subjects") or ())):
+            if (subject.get("kind"), subject.get("name")) not in named:
+                yield (
+                    f"it binds {subject.get('kind')} {subject.get('name')}, which is not in this"
+                    " folder"
+                )
     if one.kind == "EndpointPickerConfig":
         plugins = {part.get("name", part.get("type")) for part in one.value.get("plugins") or ()}
         used = [
@@ -276,7 +283,7 @@ def _of_object(
 
 def _ports(kind: str, spec: Mapping[str, Any], pods: Sequence[Pods]) -> Iterator[str]:
     """Ports that an object expects of its pods."""
-    wanted: list[Any] = {
+    ports: list[Any] = {
         "Service": [port.get("targetPort", port.get("port")) for port in spec.get("ports") or ()],
         "InferencePool": [port.get("number") for port in spec.get("targetPorts") or ()],
         "PodMonitor": [
@@ -287,7 +294,7 @@ def _ports(kind: str, spec: Mapping[str, Any], pods: Sequence[Pods]) -> Iterator
     for group in pods:
         yield from (
             f"{group.owner} has no port {port}"
-            for port in wanted
+            for port in ports
             if not group.open and port not in group.ports
         )
 
@@ -296,13 +303,15 @@ def _routes(one: Written, objects: Sequence[Written], named: set[tuple[str, str]
     """The picker of a pool and the backends of a route."""
     picker = at(one.value, "spec", "endpointPickerRef")
     if picker:
-        found = [
-            each
-            for each in objects
-            if (each.kind, each.name) == (picker.get("kind", "Service"), picker.get("name"))
+        pickers = [
+            written
+            for written in objects
+            if (written.kind, written.name) == (picker.get("kind", "Service"), picker.get("name"))
         ]
         ports = {
-            port.get("port") for each in found for port in at(each.value, "spec", "ports") or ()
+            port.get("port")
+            for written in pickers
+            for port in at(written.value, "spec", "ports") or ()
         }
         if at(picker, "port", "number") not in ports:
             yield (
@@ -329,10 +338,10 @@ def _of_pods(group: Pods, named: set[tuple[str, str]]) -> Iterator[str]:
             ("ConfigMap", "configMap", "name"),
             ("PersistentVolumeClaim", "persistentVolumeClaim", "claimName"),
         ):
-            wanted = at(volume, key, name)
-            if wanted and (kind, wanted) not in named:
+            source_name = at(volume, key, name)
+            if source_name and (kind, source_name) not in named:
                 yield (
-                    f"its volume {volume['name']} is the {kind} {wanted}, which is not in this"
+                    f"its volume {volume['name']} is the {kind} {source_name}, which is not in this"
                     " folder"
                 )
     for claim in group.spec.get("resourceClaims") or ():
@@ -353,14 +362,14 @@ def _of_pods(group: Pods, named: set[tuple[str, str]]) -> Iterator[str]:
             for name in missing
             if not group.open
         )
-        own = {
+        container_ports = {
             port
-            for each in container.get("ports") or ()
-            for port in (each.get("name"), each["containerPort"])
+            for declared in container.get("ports") or ()
+            for port in (declared.get("name"), declared["containerPort"])
         }
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             port = at(container, probe, "httpGet", "port")
-            if port is not None and port not in own and not group.open:
+            if port is not None and port not in container_ports and not group.open:
                 yield (
                     f"the {probe} of {container['name']} asks the port {port}, which the container"
                     " does not have"
@@ -439,16 +448,16 @@ def _faults(value: Any, kind: Any, at: str) -> Iterator[str]:
 
 
 def _of_mapping(value: Object, kind: Mapping[str, Any], at: str) -> Iterator[str]:
-    known = {name.removesuffix("!"): part for name, part in kind.items() if name != "<"}
-    others = {name: part for name, part in value.items() if name not in known}
+    known_fields = {name.removesuffix("!"): part for name, part in kind.items() if name != "<"}
+    unknown = {name: part for name, part in value.items() if name not in known_fields}
     if "<" in kind:
-        yield from _of_name(others, kind["<"], at.removesuffix("."))
+        yield from _of_name(unknown, kind["<"], at.removesuffix("."))
     else:
-        for name in others:
-            near = difflib.get_close_matches(str(name), known, n=1)
+        for name in unknown:
+            near = difflib.get_close_matches(str(name), known_fields, n=1)
             yield (
                 f"{at}{name} is no field;"
-                f" {f'did you mean {near[0]}' if near else 'there are ' + ', '.join(known)}"
+                f" {f'did you mean {near[0]}' if near else 'there are ' + ', '.join(known_fields)}"
             )
     yield from (
         f"{at}{name[:-1]} is missing"
@@ -456,8 +465,8 @@ def _of_mapping(value: Object, kind: Mapping[str, Any], at: str) -> Iterator[str
         if name.endswith("!") and name[:-1] not in value
     )
     for name, part in value.items():
-        if name in known:
-            yield from _faults(part, known[name], f"{at}{name}")
+        if name in known_fields:
+            yield from _faults(part, known_fields[name], f"{at}{name}")
 
 
 def _of_name(value: Any, kind: str, at: str) -> Iterator[str]:

@@ -451,8 +451,8 @@ class Service:
             return None
         if self.scaling is not None:
             return max(1, math.floor(self.scaling.target))
-        most = self.choice.concurrency_per_instance
-        if most is None:
+        concurrency = self.choice.concurrency_per_instance
+        if concurrency is None:
             return None
         points = sorted(self._inside())
         counted, highest = self.choice.sized_rate, self.choice.requests_per_second_per_instance
@@ -460,7 +460,7 @@ class Service:
             if low <= counted <= high:
                 share = (counted - low) / (high - low) if high > low else 1.0
                 return max(1, math.floor(least + share * (many - least)))
-        return max(1, math.floor(most * min(1.0, counted / highest)))
+        return max(1, math.floor(concurrency * min(1.0, counted / highest)))
 
     def _inside(self) -> Iterator[tuple[float, float]]:
         """Loads of the curve inside the limits, each with the requests in flight; nothing at no
@@ -566,16 +566,16 @@ def service_of(
     choice = plan.choice
     if choice is None:
         raise InputError(f"{option('plan')}: chose nothing, because no deployment met its limits")
-    taken = candidate or choice
-    if found := obstacle(taken):
+    selected = candidate or choice
+    if hindrance := obstacle(selected):
         raise InputError(
-            f"{option('plan')}: cannot be deployed, because {found}; size again for other GPUs or"
-            " another engine"
+            f"{option('plan')}: cannot be deployed, because {hindrance}; size again for other GPUs"
+            " or another engine"
         )
     whole = replace(
-        taken.pools[0],
-        role="serve" if len(taken.pools) > 1 else taken.pools[0].role,
-        instances=taken.instances,
+        selected.pools[0],
+        role="serve" if len(selected.pools) > 1 else selected.pools[0].role,
+        instances=selected.instances,
     )
     pool = whole if simulated else _with_drafter(whole, drafter)
     engine, gpu = find_engine(pool.engine_preset or pool.engine), find_gpu(pool.gpu)
@@ -599,15 +599,15 @@ def service_of(
     if simulated:
         loaded = replace(loaded, told=NO_CHECKPOINT, make=())
     return Service(
-        plan=plan if taken is choice else around(plan, taken),
-        choice=taken,
+        plan=plan if selected is choice else around(plan, selected),
+        choice=selected,
         pool=replace(pool, launch=(*bare, *loaded.words)),
         family=engine.family,
         interface=interface,
         loading=loaded,
         gpu=gpu,
         signals=HISTORIES[engine.family].of(interface),
-        instead_of=None if taken is choice else choice,
+        instead_of=None if selected is choice else choice,
         why=why,
         simulated=simulated,
     )
@@ -617,12 +617,14 @@ def around(plan: Plan, candidate: Candidate) -> Plan:
     """The plan with another deployment as its choice, without the results that hold only for the
     former choice.
     """
-    candidates = tuple(one for one in plan.candidates if one is not candidate)
-    told = tuple(
+    candidates = tuple(
+        alternative for alternative in plan.candidates if alternative is not candidate
+    )
+    notes = tuple(
         note for note in plan.notes if not isinstance(note, RestsOn | KnobsChanged | FrontEnds)
     )
-    kept = {name: getattr(plan, name) for name in KEPT}
-    return Plan(candidates=(candidate, *candidates), notes=told, **kept)
+    attributes = {name: getattr(plan, name) for name in KEPT}
+    return Plan(candidates=(candidate, *candidates), notes=notes, **attributes)
 
 
 def _with_drafter(pool: Pool, drafter: str | None) -> Pool:

@@ -109,9 +109,9 @@ def model_config(model: ServedModel) -> Config:
     """One model: its largest batch, its tensors, how requests are batched, and its copies."""
     kind = {"count": model.instances, "kind": Word("KIND_GPU"), "gpus": list(model.gpus)}
     tensors = {
-        name: [_tensor(tensor) for tensor in found]
-        for name, found in (("input", model.inputs), ("output", model.outputs))
-        if found
+        name: [_tensor(tensor) for tensor in declared]
+        for name, declared in (("input", model.inputs), ("output", model.outputs))
+        if declared
     }
     open_tensors = (
         {}
@@ -134,24 +134,24 @@ def _tensor(tensor: Tensor) -> Config:
 
 
 def _batching(rules: DynamicBatching) -> Config:
-    found: Config = {"max_queue_delay_microseconds": rules.max_queue_delay_microseconds}
+    config: Config = {"max_queue_delay_microseconds": rules.max_queue_delay_microseconds}
     if rules.preferred_batch_size:
-        found = {"preferred_batch_size": sorted(set(rules.preferred_batch_size)), **found}
+        config = {"preferred_batch_size": sorted(set(rules.preferred_batch_size)), **config}
     if rules.preserve_ordering:
-        found["preserve_ordering"] = True
+        config["preserve_ordering"] = True
     if rules.priority_levels:
-        found |= {
+        config |= {
             "priority_levels": rules.priority_levels,
             "default_priority_level": rules.default_priority_level,
         }
     if rules.default_queue_policy != QueuePolicy():
-        found["default_queue_policy"] = _policy(rules.default_queue_policy)
+        config["default_queue_policy"] = _policy(rules.default_queue_policy)
     if rules.priority_queue_policy:
-        found["priority_queue_policy"] = [
-            {"key": level, "value": _policy(one)}
-            for level, one in rules.priority_queue_policy.items()
+        config["priority_queue_policy"] = [
+            {"key": level, "value": _policy(policy)}
+            for level, policy in rules.priority_queue_policy.items()
         ]
-    return found
+    return config
 
 
 def _policy(policy: QueuePolicy) -> Config:
@@ -181,12 +181,12 @@ def ensemble(stream: Stream, models: Mapping[str, ServedModel]) -> Config:
             else {tensor.name: tensor.name for tensor in model.inputs}
         )
         first |= {} if stage.after else {tensor.name: tensor for tensor in model.inputs}
-        made = {
+        output_names = {
             output.name: output.name if place in ends else _between(place, stage, output.name)
             for output in model.outputs
         }
         last |= {output.name: output for output in model.outputs if place in ends}
-        steps.append(ensemble_step(stage.model, sources, made))
+        steps.append(ensemble_step(stage.model, sources, output_names))
     return {
         "name": stream.name,
         "platform": "ensemble",
@@ -205,9 +205,9 @@ def _between(place: int, stage: Stage, tensor: str) -> str:
 def _sources(stream: Stream, place: int, models: Mapping[str, ServedModel]) -> dict[str, str]:
     stage = stream.stages[place]
     offered = [
-        (one.name, _between(before, stream.stages[before], one.name))
+        (output.name, _between(before, stream.stages[before], output.name))
         for before in stage.after
-        for one in models[stream.stages[before].model].outputs
+        for output in models[stream.stages[before].model].outputs
     ]
     tensors, by_name = models[stage.model].inputs, dict(offered)
     if all(tensor.name in by_name for tensor in tensors):
@@ -247,13 +247,13 @@ def inference_service(found: SizedFiles) -> dict[str, Any]:
 
 def volume(found: SizedFiles) -> dict[str, Any]:
     """Where the repository is, for every server."""
-    told = "Several nodes read it: a storage class with ReadWriteMany. Set the size of your models."
+    note = "Several nodes read it: a storage class with ReadWriteMany. Set the size of your models."
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": f"{found.name}-models"},
         "spec": {
-            "accessModes": noted(["ReadWriteMany"], told),
+            "accessModes": noted(["ReadWriteMany"], note),
             "resources": {"requests": {"storage": "10Gi"}},
         },
     }
@@ -359,7 +359,8 @@ def _shapes(model: ServedModel) -> str:
             f"{tensor.name}:{'x'.join(map(str, (items, *tensor.dims)))}" for tensor in model.inputs
         )
 
-    most = model.max_batch_size
+    largest = model.max_batch_size
     return (
-        f" --minShapes={words(1)} --optShapes={words(max(most // 2, 1))} --maxShapes={words(most)}"
+        f" --minShapes={words(1)} --optShapes={words(max(largest // 2, 1))}"
+        f" --maxShapes={words(largest)}"
     )

@@ -108,9 +108,10 @@ def deployed(
     first = choice.pools[0]
 
     candidates = [
-        one
-        for one in plan.candidates
-        if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))
+        candidate
+        for candidate in plan.candidates
+        if not _why_not(target, candidate)
+        and (checkpoint is None or _same_format(candidate, choice))
     ]
     if not candidates:
         able = (
@@ -126,7 +127,10 @@ def deployed(
         raise NothingRuns(f"{option('target')}: {why}{instead}")
     nearest = min(
         candidates,
-        key=lambda other: (other.pools[0].gpu != first.gpu, not _same_format(other, choice)),
+        key=lambda candidate: (
+            candidate.pools[0].gpu != first.gpu,
+            not _same_format(candidate, choice),
+        ),
     )
     service = service_of(
         plan,
@@ -193,22 +197,22 @@ def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, S
             else "have no deployment inside their limits"
         )
         raise InputError(f"{option('plan')}: its use cases {why}; {alone}")
-    found = {}
+    services = {}
     for name, plan, pool in zip(cases.names, cases.plans, cases.separate.pools, strict=True):
         try:
             service = deployed(_with_instances(plan, pool), target, **given)
         except NothingRuns as refused:
             raise InputError(f"{refused.marked} (use case {name}); {alone}") from None
-        found[dns_label(name)] = replace(service, case=name)
-    begun = sorted(f"{service.name}-" for service in found.values())
-    if len(found) < len(cases.names) or any(
+        services[dns_label(name)] = replace(service, case=name)
+    begun = sorted(f"{service.name}-" for service in services.values())
+    if len(services) < len(cases.names) or any(
         after.startswith(before) for before, after in pairwise(begun)
     ):
         raise InputError(
             f"{option('plan')}: the use cases {', '.join(cases.names)} get names that are alike;"
             " give them other titles"
         )
-    return found
+    return services
 
 
 def deployed_by_priority(cases: UseCases, target: str, **given: Any) -> Service:
@@ -317,8 +321,8 @@ def _with_instances(plan: Plan, pool: UseCasePool) -> Plan:
 def together(cases: UseCases, services: Mapping[str, Service], target: str) -> dict[str, str]:
     """The files above the folders of several use cases."""
     systems = " and ".join(
-        f"{one.systems} × {one.system}"
-        for one in (cases.separate.systems if cases.separate else ())
+        f"{pool_systems.systems} × {pool_systems.system}"
+        for pool_systems in (cases.separate.systems if cases.separate else ())
     )
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",

@@ -214,7 +214,7 @@ def ensemble(service: Service) -> Config:
                 "stop_words_list": "stops",
                 "end_id": "end",
                 "pad_id": "pad",
-                **{name: asked for name, asked, _ in SAMPLING},
+                **{name: parameter for name, parameter, _ in SAMPLING},
             },
             {"output_ids": "made", "sequence_length": "made_lengths"},
         ),
@@ -235,7 +235,7 @@ def ensemble(service: Service) -> Config:
                 _tensor("stop_words", STRING, -1, optional=True),
             ),
             *(_tensor(name, INT32, 1, optional=True) for name in ("end_id", "pad_id")),
-            *(_tensor(asked, kind, 1, optional=True) for _, asked, kind in SAMPLING),
+            *(_tensor(parameter, kind, 1, optional=True) for _, parameter, kind in SAMPLING),
         ],
         "output": [_tensor("text_output", STRING, -1)],
         "ensemble_scheduling": {"step": steps},
@@ -246,8 +246,8 @@ def ensemble_step(model: str, inputs: dict[str, str], outputs: dict[str, str]) -
     """A model's inputs and outputs by the names that they have between the models."""
     maps = {"input_map": inputs, "output_map": outputs}
     pairs = {
-        name: [{"key": key, "value": value} for key, value in found.items()]
-        for name, found in maps.items()
+        name: [{"key": key, "value": value} for key, value in mapping.items()]
+        for name, mapping in maps.items()
     }
     return {"model_name": model, "model_version": -1, **pairs}
 
@@ -505,14 +505,14 @@ def prepared(service: Service) -> Service:
 
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name."""
-    found = dict(vllm_files(service) if service.family == "vllm" else ensemble_files(service))
+    texts = dict(vllm_files(service) if service.family == "vllm" else ensemble_files(service))
     if service.family == "vllm":
         gpus = f'DCGM_FI_DEV_GPU_UTIL{{deployment="{service.name}"}}'
-        found["alerts.yaml"] = yaml_text(rules(service, gpus, service.pool.instances))
-        found["prometheus.yaml"] = yaml_text(prometheus(service))
-        found["dashboard.json"] = dashboard_text(service)
-    found["README.md"] = readme(service)
-    return found
+        texts["alerts.yaml"] = yaml_text(rules(service, gpus, service.pool.instances))
+        texts["prometheus.yaml"] = yaml_text(prometheus(service))
+        texts["dashboard.json"] = dashboard_text(service)
+    texts["README.md"] = readme(service)
+    return texts
 
 
 def vllm_files(service: Service) -> dict[str, str]:
@@ -539,14 +539,14 @@ def ensemble_files(service: Service) -> dict[str, str]:
         f"{service.name}-detokenize": detokenize(service),
     }
     code = {f"{service.name}-tokenize": TOKENIZE, f"{service.name}-detokenize": DETOKENIZE}
-    found = {
+    texts = {
         f"{REPOSITORY}/{name}/config.pbtxt": _text(service, config)
         for name, config in models.items()
     }
-    found |= {f"{REPOSITORY}/{name}/1/model.py": text for name, text in code.items()}
+    texts |= {f"{REPOSITORY}/{name}/1/model.py": text for name, text in code.items()}
     empty = "A version's folder must be there, though its model is elsewhere.\n"
-    found |= {f"{REPOSITORY}/{name}/1/README": empty for name in models if name not in code}
-    return found
+    texts |= {f"{REPOSITORY}/{name}/1/README": empty for name in models if name not in code}
+    return texts
 
 
 def prometheus(service: Service) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def read_folder(folder: Path) -> Folder:
             f"{option('folder')}: {folder} is no folder; name one that `tonnage deploy` wrote"
         )
     files = {}
-    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+    for path in sorted(child for child in folder.rglob("*") if child.is_file()):
         if path.stat().st_size <= MOST_BYTES:
             files[str(path.relative_to(folder))] = path.read_text(
                 encoding="utf-8", errors="replace"
@@ -123,21 +123,24 @@ def _together(
     read = {name: read_files(*case) for name, case in cases.items()}
     parts = [
         replace(part, file=f"{name}/{part.file}")
-        for name, found in read.items()
-        for part in found.parts
+        for name, reading in read.items()
+        for part in reading.parts
     ]
-    faults = [f"{name}/{fault}" for name, found in read.items() for fault in found.faults]
+    faults = [f"{name}/{fault}" for name, reading in read.items() for fault in reading.faults]
     named: dict[tuple[str, str], str] = {}
     for name, (texts, _) in cases.items():
-        for one in (
-            each
+        for written in (
+            named_object
             for file, documents in _parsed(texts)[0].items()
-            for each in _objects(file, documents)
-            if each.name
+            for named_object in _objects(file, documents)
+            if named_object.name
         ):
-            other = named.setdefault((one.kind, one.name), name)
-            if other != name:
-                faults.append(f"{name}/{one.file}: {one.kind} {one.name} is written in {other} too")
+            first_case = named.setdefault((written.kind, written.name), name)
+            if first_case != name:
+                faults.append(
+                    f"{name}/{written.file}: {written.kind} {written.name} is written in"
+                    f" {first_case} too"
+                )
     above = {file: text for file, text in files.items() if "/" not in file}
     listed = at(_first(_parsed(above)[0], "kustomization.yaml"), "resources") or ()
     if "kustomization.yaml" in above or ROUTER not in above:
@@ -147,7 +150,7 @@ def _together(
     if ROUTER in above:
         router = _read_router(above, cases, files)
         parts, faults = [*parts, *router.parts], [*faults, *router.faults]
-    needs = dict.fromkeys(need for found in read.values() for need in found.needs)
+    needs = dict.fromkeys(need for reading in read.values() for need in reading.needs)
     return Folder(parts=tuple(parts), needs=tuple(needs), faults=tuple(faults))
 
 
@@ -218,25 +221,29 @@ def _drafter(plan: Plan) -> str | None:
 def read_files(files: Mapping[str, str], service: Service) -> Folder:
     """Read the files of a deployment, by their paths inside the folder."""
     values, faults = _parsed(files)
-    objects = [one for file, documents in values.items() for one in _objects(file, documents)]
+    objects = [
+        document for file, documents in values.items() for document in _objects(file, documents)
+    ]
     parts = []
-    for one in objects:
-        against, told = read_against(one.value)
-        parts.append(Part(file=one.file, name=f"{one.kind} {one.name}".strip(), against=against))
-        faults += [f"{one.file}: {one.kind} {one.name}: {clause}" for clause in told]
+    for written in objects:
+        against, clauses = read_against(written.value)
+        parts.append(
+            Part(file=written.file, name=f"{written.kind} {written.name}".strip(), against=against)
+        )
+        faults += [f"{written.file}: {written.kind} {written.name}: {clause}" for clause in clauses]
     pods: list[Pods] = []
     try:
-        pods += (group for one in objects for group in pods_of(one))
+        pods += (group for document in objects for group in pods_of(document))
         parts += _engines(values, pods, service, faults)
         made_by = at(_first(values, "kustomization.yaml"), "configMapGenerator") or ()
         maps = [
             Written(
                 file="kustomization.yaml",
-                value={"kind": "ConfigMap", "metadata": {"name": one["name"]}},
+                value={"kind": "ConfigMap", "metadata": {"name": generator["name"]}},
             )
-            for one in made_by
+            for generator in made_by
         ]
-        faults += (f"{file}: {told}" for file, told in unresolved([*objects, *maps], pods))
+        faults += (f"{file}: {clause}" for file, clause in unresolved([*objects, *maps], pods))
         faults += _with_each_other(values, pods, service)
         needs = tuple(dict.fromkeys(secrets(pods)))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
@@ -247,10 +254,10 @@ def read_files(files: Mapping[str, str], service: Service) -> Folder:
         )
     faults += _metrics(files, service.interface)
     read = {part.file for part in parts}
-    others = [file for file in files if file not in read and not file.endswith(".md")]
+    unread = [file for file in files if file not in read and not file.endswith(".md")]
     parts += [
         Part(file=file, name="", against=_alone(file) if file in values else "not read")
-        for file in others
+        for file in unread
     ]
     return Folder(parts=tuple(parts), needs=needs, faults=tuple(dict.fromkeys(faults)))
 
@@ -328,8 +335,8 @@ def _objects(file: str, documents: Sequence[Any]) -> Iterator[Written]:
                 if isinstance(texts, Mapping)
                 else {}
             )
-            for found in inner.values():
-                yield from _objects(file, found)
+            for inner_documents in inner.values():
+                yield from _objects(file, inner_documents)
 
 
 def _alone(file: str) -> str:
@@ -350,15 +357,21 @@ Command = tuple[str, str, list[str], Mapping[str, Any]]  # File, name, words and
 
 def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iterator[Command]:
     maps = [
-        one for documents in values.values() for one in documents if at(one, "kind") == "ConfigMap"
+        document
+        for documents in values.values()
+        for document in documents
+        if at(document, "kind") == "ConfigMap"
     ]
     inner, _ = _parsed(
-        {name: text for one in maps for name, text in (one.get("data") or {}).items()}
+        {name: text for config_map in maps for name, text in (config_map.get("data") or {}).items()}
     )
-    configs = {name: _first(found, name) or {} for found in (values, inner) for name in found}
+    configs = {name: _first(source, name) or {} for source in (values, inner) for name in source}
     for group in pods:
-        for one in group.containers:
-            words = [str(word) for word in (*(one.get("command") or ()), *(one.get("args") or ()))]
+        for container in group.containers:
+            words = [
+                str(word)
+                for word in (*(container.get("command") or ()), *(container.get("args") or ()))
+            ]
             config = (
                 next(
                     (
@@ -373,8 +386,8 @@ def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iter
             )
             if _is_engine(words):
                 engine = as_engine(words) if words[2] in MODULES.values() else words
-                yield group.file, f"{group.owner} {one.get('name')}", engine, config
-            for entry in one.get("env") or ():
+                yield group.file, f"{group.owner} {container.get('name')}", engine, config
+            for entry in container.get("env") or ():
                 if entry.get("name") in FLAGS:
                     yield (
                         group.file,
@@ -383,19 +396,22 @@ def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iter
                         {},
                     )
     for file, services in _compose(values).items():
-        for name, made in services.items():
+        for name, compose_service in services.items():
             words = [
                 str(word)
-                for word in (*(made.get("entrypoint") or ()), *(made.get("command") or ()))
+                for word in (
+                    *(compose_service.get("entrypoint") or ()),
+                    *(compose_service.get("command") or ()),
+                )
             ]
             if _is_engine(words):
                 yield file, name, words, configs.get(FILE, {})
     for application in at(_first(values, "serve.yaml"), "applications") or ():
-        for one in at(application, "args", "llm_configs") or ():
+        for llm_config in at(application, "args", "llm_configs") or ():
             yield (
                 "serve.yaml",
                 str(application.get("name", "")),
-                list(_as_flags(one.get("engine_kwargs") or {})),
+                list(_as_flags(llm_config.get("engine_kwargs") or {})),
                 {},
             )
     for file in values:
@@ -422,11 +438,11 @@ def _as_flags(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _metrics(files: Mapping[str, str], interface: Interface) -> Iterator[str]:
-    known = set(interface.metrics.split())
+    metrics = set(interface.metrics.split())
     for file, text in files.items():
         for name in sorted(set(METRIC.findall(text))) if file != PLAN else ():
             if (
-                name not in known
+                name not in metrics
                 and re.sub("_(bucket|sum|count)$", "", name) not in interface.buckets
             ):
                 yield f"{file}: {interface.name} publishes no metric {name}"
@@ -446,21 +462,22 @@ def _with_each_other(
         if group.answers and any(_gpus(container) for container in group.containers)
     ]
     if serving and sum(group.replicas for group in serving) != service.pool.instances:
-        found = sum(group.replicas for group in serving)
+        replicas = sum(group.replicas for group in serving)
         yield (
-            f"{serving[0].file}: {found} instances in place of the plan's {service.pool.instances}"
+            f"{serving[0].file}: {replicas} instances in place of the plan's"
+            f" {service.pool.instances}"
         )
     for group in serving:
-        for one in group.containers:
+        for engine_container in group.containers:
             words, ports = (
-                [str(word) for word in one.get("args") or ()],
-                {port["containerPort"] for port in one.get("ports") or ()},
+                [str(word) for word in engine_container.get("args") or ()],
+                {port["containerPort"] for port in engine_container.get("ports") or ()},
             )
-            said = words[words.index("--port") + 1] if "--port" in words[:-1] else ""
-            if ports and said and int(said) not in ports:
+            listening = words[words.index("--port") + 1] if "--port" in words[:-1] else ""
+            if ports and listening and int(listening) not in ports:
                 yield (
-                    f"{group.file}: {group.owner} {one['name']} listens on {said}, and its ports"
-                    f" are {sorted(ports)}"
+                    f"{group.file}: {group.owner} {engine_container['name']} listens on"
+                    f" {listening}, and its ports are {sorted(ports)}"
                 )
     if composed := _compose(values):
         yield from _composed(values, composed, service)
@@ -470,11 +487,13 @@ def _images(
     values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service
 ) -> Iterator[str]:
     """Tags of the engine's own image that are not that of the plan's version."""
-    placed = [(group.file, one.get("image", "")) for group in pods for one in group.containers]
+    placed = [
+        (group.file, container.get("image", "")) for group in pods for container in group.containers
+    ]
     placed += [
-        (file, one.get("image", ""))
+        (file, compose_service.get("image", ""))
         for file, services in _compose(values).items()
-        for one in services.values()
+        for compose_service in services.values()
     ]
     repository = service.image.rsplit(":", 1)[0]
     for file, image in placed:
@@ -493,9 +512,9 @@ def _gpus(container: Mapping[str, Any]) -> int:
 def _compose(values: Mapping[str, Sequence[Any]]) -> dict[str, Mapping[str, Any]]:
     """The services of each file of Compose."""
     return {
-        file: made["services"]
+        file: document["services"]
         for file in values
-        if isinstance(made := _first(values, file), dict) and "services" in made
+        if isinstance(document := _first(values, file), dict) and "services" in document
     }
 
 
@@ -507,9 +526,11 @@ def _composed(
     """
     published = {
         file: {
-            str(port).rsplit(":", 2)[-2] for one in made.values() for port in one.get("ports") or ()
+            str(port).rsplit(":", 2)[-2]
+            for compose_service in by_name.values()
+            for port in compose_service.get("ports") or ()
         }
-        for file, made in composed.items()
+        for file, by_name in composed.items()
     }
     for file, services in composed.items():
         yield from _of_machine(file, services, values, service)
@@ -521,7 +542,7 @@ def _composed(
             f"{', '.join(composed)}: {instances} instances in place of the plan's"
             f" {service.pool.instances}"
         )
-    backends = {str(each) for each in at(_first(values, "gateway.yaml"), "backends") or ()}
+    backends = {str(address) for address in at(_first(values, "gateway.yaml"), "backends") or ()}
     if len(backends) != service.pool.instances:
         yield (
             f"gateway.yaml: {len(backends)} backends in place of the plan's"
@@ -549,9 +570,9 @@ def _composed(
             yield f"gateway.yaml: {backend} is no published port of {files}"
     for job in at(_first(values, "prometheus.yaml"), "scrape_configs") or ():
         for target in (
-            str(each)
+            str(address)
             for static in job.get("static_configs") or ()
-            for each in static.get("targets") or ()
+            for address in static.get("targets") or ()
         ):
             if target.partition(":")[0] not in {*names, "host.docker.internal"} and (
                 files := unknown(target)
@@ -566,23 +587,25 @@ def _of_machine(
     file: str, services: Mapping[str, Any], values: Mapping[str, Sequence[Any]], service: Service
 ) -> Iterator[str]:
     """The mounts and GPUs of one machine's services."""
-    volumes, taken = at(_first(values, file), "volumes") or {}, dict[str, str]()
-    for name, one in services.items():
-        for mount in one.get("volumes") or ():
+    volumes, owners = at(_first(values, file), "volumes") or {}, dict[str, str]()
+    for name, compose_service in services.items():
+        for mount in compose_service.get("volumes") or ():
             source = str(mount).split(":")[0]
             mounted = source.removeprefix("./")
-            held = (
+            exists = (
                 any(value == mounted or value.startswith(f"{mounted}/") for value in values)
                 or mounted == "models"
             )
-            if (source.startswith("./") and not held) or (
+            if (source.startswith("./") and not exists) or (
                 not source.startswith(("./", "/")) and source not in volumes
             ):
                 yield f"{file}: {name} mounts {source}, which is not there"
-        devices = at(one, "deploy", "resources", "reservations", "devices") or ()
-        for gpu in (str(found) for device in devices for found in device.get("device_ids") or ()):
-            if gpu in taken:
-                yield f"{file}: {name} and {taken[gpu]} have GPU {gpu} both"
+        devices = at(compose_service, "deploy", "resources", "reservations", "devices") or ()
+        for gpu in (
+            str(device_id) for device in devices for device_id in device.get("device_ids") or ()
+        ):
+            if gpu in owners:
+                yield f"{file}: {name} and {owners[gpu]} have GPU {gpu} both"
             if int(gpu) >= service.machine_gpus:
                 yield f"{file}: {name} has GPU {gpu} of a machine with {service.machine_gpus}"
-            taken[gpu] = name
+            owners[gpu] = name

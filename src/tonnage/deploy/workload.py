@@ -65,22 +65,22 @@ def placing(service: Service) -> dict[str, Any]:
 
 def _nodes(gpu: Gpu) -> dict[str, Any]:
     if gpu.vendor == "AMD":
-        told = (
+        note = (
             f"{gpu.name} by its memory, as AMD's node labeller writes it; look at your nodes:"
             " kubectl get nodes -L amd.com/gpu.vram"
         )
         return {
-            "nodeSelector": noted({"amd.com/gpu.vram": f"{round(gpu.memory_bytes / 2**30)}G"}, told)
+            "nodeSelector": noted({"amd.com/gpu.vram": f"{round(gpu.memory_bytes / 2**30)}G"}, note)
         }
     product = PRODUCTS.get(gpu.name)
     if product is not None:
-        told = (
+        note = (
             f"{gpu.name}, as GPU feature discovery names it; look at your nodes: kubectl get nodes"
             " -L nvidia.com/gpu.product"
         )
-        return {"nodeSelector": noted({"nvidia.com/gpu.product": product}, told)}
+        return {"nodeSelector": noted({"nvidia.com/gpu.product": product}, note)}
     mib = gpu.memory_bytes / 2**20
-    wanted = [
+    expressions = [
         {"key": "nvidia.com/gpu.family", "operator": "In", "values": [gpu.arch.lower()]},
         {
             "key": "nvidia.com/gpu.memory",
@@ -93,14 +93,14 @@ def _nodes(gpu: Gpu) -> dict[str, Any]:
             "values": [str(round((1 + MARGIN) * mib))],
         },
     ]
-    required = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
-    told = (
+    required = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    note = (
         f"The name that a driver reports for {gpu.name} is not known: its family and its memory in"
         " MiB."
     )
     return {
         "affinity": noted(
-            {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}, told
+            {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}, note
         )
     }
 
@@ -176,9 +176,9 @@ def _in_one_rack(service: Service, placed: Mapping[str, Any]) -> dict[str, Any]:
         **affinity.value,
         "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [group]},
     }
-    told = f"{affinity.note} The pods of one instance are in one NVLink domain.".lstrip()
+    note = f"{affinity.note} The pods of one instance are in one NVLink domain.".lstrip()
     claims = [{"name": CHANNEL, "resourceClaimTemplateName": f"{service.name}-channel"}]
-    return {**placed, "affinity": noted(joined, told), "resourceClaims": claims}
+    return {**placed, "affinity": noted(joined, note), "resourceClaims": claims}
 
 
 def instances(service: Service, further: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -188,11 +188,11 @@ def instances(service: Service, further: Mapping[str, str] | None = None) -> dic
     if service.spans == 1:
         return deployment(service, further=further)
     named = {"metadata": {"labels": {**labels(service), **(further or {})}}}
-    told = f"One instance: {service.spans} pods with {service.gpus // service.spans} GPUs each. "
-    told += RACKED if service.racked else ACROSS
+    note = f"One instance: {service.spans} pods with {service.gpus // service.spans} GPUs each. "
+    note += RACKED if service.racked else ACROSS
     moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
     group = {
-        "size": noted(service.spans, told),
+        "size": noted(service.spans, note),
         "restartPolicy": noted(
             "RecreateGroupOnPodRestart", "An instance without one of its pods computes nothing."
         ),
@@ -252,16 +252,18 @@ def container(service: Service, rank: str = "0") -> dict[str, Any]:
     if service.file_text:
         mounts.append({"name": "engine-config", "mountPath": CONFIG, "readOnly": True})
     command, *arguments = service.argv
-    said = [f"{CONFIG}/{word}" if word == service.file_name else word for word in arguments]
+    engine_arguments = [
+        f"{CONFIG}/{word}" if word == service.file_name else word for word in arguments
+    ]
     if service.spans > 1:
-        said += node_words(service.family, nodes=service.spans, rank=rank)
+        engine_arguments += node_words(service.family, nodes=service.spans, rank=rank)
     answers = (
         {"ports": [{"name": "http", "containerPort": service.port}], **probes(service)}
         if rank == "0"
         else {}
     )
     address = {"name": "VLLM_HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    own = (
+    address_variables = (
         [noted(address, "Where the instance's other pods reach this one.")]
         if service.spans > 1 and service.family == "vllm"
         else []
@@ -270,8 +272,8 @@ def container(service: Service, rank: str = "0") -> dict[str, Any]:
         "name": "engine",
         "image": noted(service.image, image_note(service)),
         "command": [command],
-        "args": noted(said, argv_notes(service)),
-        "env": [*ENVIRONMENT, *own],
+        "args": noted(engine_arguments, argv_notes(service)),
+        "env": [*ENVIRONMENT, *address_variables],
         **answers,
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PROBE_S)]}}},
         "resources": resources(service),
@@ -326,12 +328,12 @@ def resources(service: Service) -> dict[str, Any]:
         "memory": f"{service.memory_gib}Gi",
         RESOURCE[service.gpu.vendor]: service.gpus // service.spans,
     }
-    told = (
+    note = (
         "The weights on their way to the GPUs, 16 GiB for the processes, and shared memory; two"
         " cores for each front end, one for each GPU."
     )
     claims = {"claims": [{"name": CHANNEL}]} if service.racked else {}
-    return {"requests": noted({"cpu": service.cpus, **shared}, told), "limits": shared, **claims}
+    return {"requests": noted({"cpu": service.cpus, **shared}, note), "limits": shared, **claims}
 
 
 def labels(service: Service) -> dict[str, str]:
@@ -406,7 +408,7 @@ def pod_monitor(
     """
     labelled = {"targetLabel": "deployment", "replacement": service.name}
     where = endpoint or {"port": "http"}
-    found = {
+    scrape_endpoint = {
         **where,
         "path": where.get("path", service.signals.path),
         "interval": "15s",
@@ -415,7 +417,8 @@ def pod_monitor(
     spec: dict[str, Any] = {
         "selector": {"matchLabels": dict(matched or selector(service))},
         "podMetricsEndpoints": noted(
-            [found], "Rules, dashboard and autoscaling find the series by the label deployment."
+            [scrape_endpoint],
+            "Rules, dashboard and autoscaling find the series by the label deployment.",
         ),
     }
     return manifest(service, "PodMonitor", spec)
@@ -438,32 +441,34 @@ def bundle(
     use, pods = USE[service.gpu.vendor], f'"{service.name}-.+"'
     gpus = f'{use}{{exported_pod=~{pods}}} or {use}{{pod=~{pods},exported_pod=""}}'
     least = service.least_instances if "autoscaling.yaml" in applied else service.pool.instances
-    found = {
+    texts = {
         **applied,
         "pod-monitor.yaml": yaml_text(pod_monitor(service, monitored, endpoint)),
         "alerts.yaml": yaml_text(manifest(service, "PrometheusRule", rules(service, gpus, least))),
     }
-    listed = yaml_text(kustomization(service, sorted(found)))
+    listed = yaml_text(kustomization(service, sorted(texts)))
     dashboard = {"dashboard.json": dashboard_text(service)} if len(service.halves) == 1 else {}
-    return {**found, **beside, **dashboard, "kustomization.yaml": listed}
+    return {**texts, **beside, **dashboard, "kustomization.yaml": listed}
 
 
 def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
     """What kubectl applies together."""
-    found = {
+    document = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": resources,
     }
     if len(service.halves) > 1:
-        return found
+        return document
     options = {"labels": {"grafana_dashboard": "1"}, "disableNameSuffixHash": True}
-    made = [{"name": f"{service.name}-dashboard", "files": ["dashboard.json"], "options": options}]
-    told = (
+    generators = [
+        {"name": f"{service.name}-dashboard", "files": ["dashboard.json"], "options": options}
+    ]
+    note = (
         "Grafana's sidecar (kube-prometheus-stack) loads dashboards from ConfigMaps with this"
         " label."
     )
-    return {**found, "configMapGenerator": noted(made, told)}
+    return {**document, "configMapGenerator": noted(generators, note)}
 
 
 def disruptions(service: Service, matched: Mapping[str, str]) -> dict[str, Any]:
@@ -494,11 +499,11 @@ def _target_note(service: Service) -> str:
             f" simulated with a start of {service.scaling.start_s:,.0f} s: where yours takes"
             " longer, size again with that time."
         )
-    most = service.choice.concurrency_per_instance or 0
+    concurrency = service.choice.concurrency_per_instance or 0
     return (
         "Requests in flight, running and waiting, of one instance. The plan's limits hold up to"
-        f" {most:,.0f}. So many are in flight at the {service.choice.sized_rate:.4g} requests/s"
-        " that it counts on."
+        f" {concurrency:,.0f}. So many are in flight at the {service.choice.sized_rate:.4g}"
+        " requests/s that it counts on."
     )
 
 

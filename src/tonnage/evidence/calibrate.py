@@ -102,10 +102,11 @@ class CalibrationReport(Displayed):
                 for name in self.shrinkage
             },
             "ttft": {
-                one.part: {
-                    name: getattr(one, name) for name in ("seconds", "predicted", "width", "off")
+                ttft_error.part: {
+                    name: getattr(ttft_error, name)
+                    for name in ("seconds", "predicted", "width", "off")
                 }
-                for one in self.ttft
+                for ttft_error in self.ttft
             },
             "residuals": {
                 "mape_before": self.before,
@@ -161,7 +162,7 @@ class CalibrationReport(Displayed):
             ]
             if names:
                 lines.append(f"{words}: {', '.join(names)}")
-        return [*lines, *(one.text for one in self.ttft if one.off)]
+        return [*lines, *(ttft_error.text for ttft_error in self.ttft if ttft_error.off)]
 
 
 def _change(before: Mapping[str, float], after: Mapping[str, float]) -> str:
@@ -211,12 +212,12 @@ class TtftError:
         """Such as "TTFT: the front end is off, by +148 ms (±3) of a predicted 1.44 in the mean of
         the points; …".
         """
-        found = (
+        deviation = (
             f"{1e3 * self.seconds:+.3g} ms (±{1e3 * self.width:.2g}) of a predicted"
             f" {1e3 * self.predicted:.3g}"
         )
         return (
-            f"TTFT: the {self.part} is off, by {found} in the mean of the points;"
+            f"TTFT: the {self.part} is off, by {deviation} in the mean of the points;"
             f" {WORDS[self.part]}"
         )
 
@@ -230,26 +231,26 @@ def ttft_errors(measured: Sequence[float], parts: Sequence[TtftParts]) -> tuple[
     if len(measured) < FEWEST:
         return ()
     ttft = np.array(measured) / 1e3
-    each = (
+    component_s = (
         np.array(
             [(part.front_end_ms, part.prefill_ms, part.queue_ms + part.shared_ms) for part in parts]
         )
         / 1e3
     )
-    shape = np.column_stack([np.ones(len(ttft)), each[:, 1:]])
+    shape = np.column_stack([np.ones(len(ttft)), component_s[:, 1:]])
     weight = 1 / (SIGMA["ttft_ms"] * ttft)
-    scaled, error = shape * weight[:, None], (ttft - each.sum(axis=1)) * weight
+    scaled, error = shape * weight[:, None], (ttft - component_s.sum(axis=1)) * weight
     prior = np.diag([width**-2 for width in PRIORS.values()])
     normal = scaled.T @ scaled + prior
-    found = np.linalg.solve(normal, scaled.T @ error)
-    left = error - scaled @ found
-    scatter = max(1.0, float(left @ left) / max(len(ttft) - len(found), 1))
+    solution = np.linalg.solve(normal, scaled.T @ error)
+    residual = error - scaled @ solution
+    scatter = max(1.0, float(residual @ residual) / max(len(ttft) - len(solution), 1))
     widths = np.sqrt(scatter * np.diag(np.linalg.inv(normal))) * shape.mean(axis=0)
-    seconds, planned = found * shape.mean(axis=0), each.mean(axis=0)
+    seconds, planned = solution * shape.mean(axis=0), component_s.mean(axis=0)
     sure = (
         (np.abs(seconds) > SURELY * widths)
         & (seconds > -planned)
-        & np.any(np.abs(found * shape) > FELT * ttft[:, None], axis=0)
+        & np.any(np.abs(solution * shape) > FELT * ttft[:, None], axis=0)
     )
     return tuple(
         TtftError(
@@ -430,7 +431,7 @@ class _Calibrating:
         self.done = 0
         self.ttft = () if self.own else _ttft_errors_of(sample)
         if (
-            any(one.part == "front end" and one.off for one in self.ttft)
+            any(ttft_error.part == "front end" and ttft_error.off for ttft_error in self.ttft)
             and "frontend_s" in sample.names
         ):
             sample.widths[sample.names.index("frontend_s")] = FRONT_END_WIDTH
@@ -438,22 +439,22 @@ class _Calibrating:
     def report(self) -> CalibrationReport:
         sample = self.sample
         before = sample.shipped_errors(self.all)
-        best, chosen, found = float("inf"), 0.0, []
+        best, chosen, fits = float("inf"), 0.0, []
         for strength in self.strengths:
             fitted, left_out = self._without_each(strength)
-            found.append((strength, fitted, left_out))
+            fits.append((strength, fitted, left_out))
             if _no_metric_worse(before, left_out) and _distance(left_out) < min(
                 best, _distance(before)
             ):
                 best, chosen = _distance(left_out), strength
         strength, fitted, left_out = next(
-            (f for f in found if f[0] == chosen), min(found, key=lambda f: _distance(f[2]))
+            (f for f in fits if f[0] == chosen), min(fits, key=lambda f: _distance(f[2]))
         )
-        kept = chosen > 0
+        helps = chosen > 0
         factors = sample.values(fitted.x)
-        after = sample.errors(sample.vector(factors), self.all) if kept else before
-        errors = (left_out if kept else before).items()
-        known = {
+        after = sample.errors(sample.vector(factors), self.all) if helps else before
+        errors = (left_out if helps else before).items()
+        measured_errors = {
             name: values[np.isfinite(values)] for name, values in errors if name in OWN_METRICS
         }
         deployments = [read_point(row).deployment for row in sample.rows]
@@ -461,8 +462,8 @@ class _Calibrating:
             calibration=Calibration(
                 preset=sample.preset,
                 gpu=sample.gpu,
-                multipliers=tuple(factors.items()) if kept and not self.own else (),
-                terms=tuple(factors.items()) if kept and self.own else (),
+                multipliers=tuple(factors.items()) if helps and not self.own else (),
+                terms=tuple(factors.items()) if helps and self.own else (),
                 data=self.data,
                 deployments=tuple(
                     sorted(
@@ -474,12 +475,12 @@ class _Calibrating:
                 ),
                 left_out=tuple(
                     (n, round(float(np.sqrt(np.mean(v**2))), 4), len(v))
-                    for n, v in sorted(known.items())
+                    for n, v in sorted(measured_errors.items())
                     if len(v)
                 ),
                 by_curve=self.units == "curve",
             ),
-            kept=kept,
+            kept=helps,
             own=self.own,
             strength=chosen,
             factors=factors,
@@ -531,8 +532,8 @@ def _ttft_errors_of(sample: Sample) -> tuple[TtftError, ...]:
     if not loaded:
         return ()
     measured, parts = loaded[0].measured["ttft_ms"], loaded[0].ttft_parts(sample.terms)
-    known = np.flatnonzero(np.isfinite(measured))
-    return ttft_errors(measured[known].tolist(), [parts[i] for i in known])
+    with_ttft = np.flatnonzero(np.isfinite(measured))
+    return ttft_errors(measured[with_ttft].tolist(), [parts[i] for i in with_ttft])
 
 
 def _mape(errors: Errors) -> dict[str, float]:
@@ -548,9 +549,9 @@ def _no_metric_worse(before: Errors, after: Errors) -> bool:
     of single points by 20 % either way.
     """
     for name, values in before.items():
-        known = np.isfinite(values)
-        growth = np.abs(after[name][known]) - np.abs(values[known])
-        if growth.mean() > growth.std(ddof=1) / np.sqrt(known.sum()) * TOLERANCE:
+        finite = np.isfinite(values)
+        growth = np.abs(after[name][finite]) - np.abs(values[finite])
+        if growth.mean() > growth.std(ddof=1) / np.sqrt(finite.sum()) * TOLERANCE:
             return False
     return True
 

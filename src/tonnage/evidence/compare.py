@@ -91,17 +91,17 @@ def _compare(
     progress: Progress | None,
 ) -> ModelScores:
     """Compare the step models on the rows of one kind."""
-    found = {
+    reports = {
         FITTED if source is None else source.name: report_of(
             table, step_source=source, worst=worst, progress=progress
         )
         for source in sources
     }
-    rows = {name: {row.line: row for row in scored} for name, (_, scored) in found.items()}
+    rows = {name: {row.line: row for row in scored} for name, (_, scored) in reports.items()}
     common = sorted(set.intersection(*(set(mine) for mine in rows.values())))
     shared = {name: [mine[line] for line in common] for name, mine in rows.items()}
     return ModelScores(
-        reports={name: report for name, (report, _) in found.items()},
+        reports={name: report for name, (report, _) in reports.items()},
         common=len(common),
         errors={name: errors_of(row.errors for row in mine) for name, mine in shared.items()},
         disagreement={

@@ -105,11 +105,11 @@ def _measurable(question: Question, choice: Candidate) -> bool:
     """Whether the deployment is one that can be measured and calibrated, and that nobody has
     calibrated yet.
     """
-    known = question.calibration is None and question.step_source is None
-    held = question.sharing is not None and question.sharing.recorded is not None
-    traffic = question.recording is None and not question.offline and not held
+    uncalibrated = question.calibration is None and question.step_source is None
+    of_sessions = question.sharing is not None and question.sharing.recorded is not None
+    traffic = question.recording is None and not question.offline and not of_sessions
     if (
-        not (known and traffic)
+        not (uncalibrated and traffic)
         or choice.confidence is None
         or len(choice.pools) != 1
         or choice.knobs is None
@@ -129,14 +129,14 @@ def _measurable(question: Question, choice: Candidate) -> bool:
 
 def contender_of(question: Question, choice: Candidate, runs: Runs) -> Contender | None:
     """The chosen deployment under the load of the question, with the runs of the search."""
-    asked = narrowed(question, choice)
-    for one in prepare(asked, runs):
+    narrowed_question = narrowed(question, choice)
+    for candidate in prepare(narrowed_question, runs):
         if (
-            isinstance(one, Ready)
-            and one.trial.deployment.knobs == choice.knobs
-            and one.trial.deployment.speculation is None
+            isinstance(candidate, Ready)
+            and candidate.trial.deployment.knobs == choice.knobs
+            and candidate.trial.deployment.speculation is None
         ):
-            return Contender(question=asked, ready=one, runs=runs)
+            return Contender(question=narrowed_question, ready=candidate, runs=runs)
     return None
 
 
@@ -152,7 +152,7 @@ class Afterwards(StepErrors):
     def factor(self, p: float) -> float:
         """As without a calibration, with the width that is left around what was found."""
         middle, low, high = (
-            math.log(super(Afterwards, self).factor(each)) for each in (0.5, self.found, p)
+            math.log(super(Afterwards, self).factor(quantile)) for quantile in (0.5, self.found, p)
         )
         return math.exp(
             middle + math.sqrt(1 - self.kept**2) * (low - middle) + self.kept * (high - middle)
@@ -183,20 +183,24 @@ class _Outcomes:
     def measurement(self, deciding: str) -> Measurement:
         """The statements about them; ``deciding`` is the metric that ends the load."""
         question, sweeps = self.contender.question, tuple(self._sweeps())
-        asked, now = question.confidence, self._now()
-        found = {
+        confidence, now = question.confidence, self._now()
+        systems_at = {
             level: self._systems(self._rate(self._after(level, 0.5)))
-            for level in sorted({*BESIDE, asked})
+            for level in sorted({*BESIDE, confidence})
         }
         return Measurement(
             model=self.contender.instance.deployment.model.name,
-            confidence=asked,
+            confidence=confidence,
             sweeps=sweeps,
             seconds=self._seconds(sweeps),
             left=self.points.left_of[deciding],
             systems=now,
-            after=self._between(now, {percent_key(level): count for level, count in found.items()}),
-            expected_systems=None if now.get(percent_key(asked)) is None else self._expected(asked),
+            after=self._between(
+                now, {percent_key(level): count for level, count in systems_at.items()}
+            ),
+            expected_systems=None
+            if now.get(percent_key(confidence)) is None
+            else self._expected(confidence),
         )
 
     def _now(self) -> dict[str, int | None]:
@@ -218,8 +222,11 @@ class _Outcomes:
         """The confidence that decided the number of systems; None where the prediction as it is
         did.
         """
-        confidence, asked = self.choice.confidence, self.contender.question.confidence
-        levels = sorted({level for level in (*BESIDE, asked) if level <= asked}, reverse=True)
+        confidence, requested_level = self.choice.confidence, self.contender.question.confidence
+        levels = sorted(
+            {level for level in (*BESIDE, requested_level) if level <= requested_level},
+            reverse=True,
+        )
         return next(
             (
                 level
@@ -254,10 +261,12 @@ class _Outcomes:
         what the plan counts on; 0 for none.
         """
         level = self._level
-        own = self._capacity(
+        capacity = self._capacity(
             self.contender.as_asked if level is None else self.contender.slowdown(level)
         )
-        return self._capacity(slowdown) * (self.choice.sized_rate / own if own > 0 else 1.0)
+        return self._capacity(slowdown) * (
+            self.choice.sized_rate / capacity if capacity > 0 else 1.0
+        )
 
     def _systems(self, rate: float) -> int | None:
         """Systems of instances that carry ``rate`` each, spare and standby ones included; None
@@ -266,12 +275,12 @@ class _Outcomes:
         contender = self.contender
         if rate <= 0:
             return None
-        found = (
+        systems = (
             contender.layout.carrying(contender.load, rate).systems
             + contender.question.spare
             + self._standby
         )
-        return found if found <= MOST_TIMES * self.choice.systems else None
+        return systems if systems <= MOST_TIMES * self.choice.systems else None
 
     def _between(
         self, now: Mapping[str, int | None], found: Mapping[str, int | None]
@@ -280,24 +289,24 @@ class _Outcomes:
         scatter of runs.
         """
         middle = now.get(percent_key(BESIDE[0]))
-        kept: dict[str, int | None] = {}
+        bounded: dict[str, int | None] = {}
         for level, after in found.items():
             before = now.get(level)
             count = after if after is None or middle is None else max(after, middle)
-            kept[level] = (
+            bounded[level] = (
                 before if count is None else count if before is None else min(count, before)
             )
-        return kept
+        return bounded
 
     def _expected(self, level: float) -> float:
         """The mean number of systems at a confidence, between the loads of ``FOUND``; one that
         nobody would buy counts as the most.
         """
         least = self.contender.load / (MOST_TIMES * self.choice.instances)
-        rates = [max(self._rate(self._after(level, found)), least) for found in FOUND]
+        rates = [max(self._rate(self._after(level, quantile)), least) for quantile in FOUND]
         between = np.exp(np.interp(OUTCOMES, FOUND, np.log(rates)))
-        most = MOST_TIMES * self.choice.systems
-        counts = [self._systems(float(rate)) or most for rate in between]
+        most_systems = MOST_TIMES * self.choice.systems
+        counts = [self._systems(float(rate)) or most_systems for rate in between]
         return float(np.mean(counts))
 
     def _sweeps(self) -> list[Sweep]:
@@ -412,27 +421,29 @@ def design(
     points = [
         Point(
             deployment=deployment,
-            isl=one.isl,
-            osl=one.osl,
-            concurrency=one.clients,
-            requests=ROUNDS * one.clients,
+            isl=closed_load.isl,
+            osl=closed_load.osl,
+            concurrency=closed_load.clients,
+            requests=ROUNDS * closed_load.clients,
         )
-        for one in grid
+        for closed_load in grid
     ]
     rows = [_row(point) for point in (*points, load)]
     sample = _PredictedSample(
         rows, shipped(), preset=find_engine(deployment.engine).coefficients, gpu=deployment.gpu.name
     )
     slopes = {name: values * sample.widths for name, values in sample.slopes().items()}
-    told = np.stack([values[:-1] * WEIGHT / SIGMA[name] for name, values in slopes.items()], axis=2)
-    wanted = {name: values[-1] for name, values in slopes.items()}
-    chosen, left, information = greedy(told, wanted[deciding])
+    sensitivities = np.stack(
+        [values[:-1] * WEIGHT / SIGMA[name] for name, values in slopes.items()], axis=2
+    )
+    target_slopes = {name: values[-1] for name, values in slopes.items()}
+    chosen, remaining, information = greedy(sensitivities, target_slopes[deciding])
     e2e_s = sample.parts[0].rows.simulated("e2e_ms") / 1e3  # type: ignore[union-attr]
     return Design(
         points=tuple(grid[place] for place in chosen),
         e2e_s=tuple(float(e2e_s[place]) for place in chosen),
-        left=tuple(left),
-        left_of={name: _left(information, vector) for name, vector in wanted.items()},
+        left=tuple(remaining),
+        left_of={name: _left(information, vector) for name, vector in target_slopes.items()},
     )
 
 
@@ -464,11 +475,11 @@ def _grid(instance: Instance, clients: float) -> Iterator[ClosedLoad]:
     for isl, osl in dict.fromkeys(shapes):
         if isl + osl > longest:
             continue
-        held = ranks * min(
+        capacity = ranks * min(
             memory.blocks // memory.request_blocks(isl + osl), instance.knobs.max_batch_size
         )
         count = 1
-        while count <= min(held, ABOVE * max(clients, 1.0), MOST_CLIENTS):
+        while count <= min(capacity, ABOVE * max(clients, 1.0), MOST_CLIENTS):
             yield ClosedLoad(isl=isl, osl=osl, clients=count)
             count *= 2
 
@@ -499,17 +510,19 @@ def greedy(told: Floats, wanted: Floats) -> tuple[list[int], list[float], Floats
         wanted: float64 (terms,), the slopes of what is to be known.
     """
     information, chosen = np.eye(wanted.size), list[int]()
-    left = [1.0]
-    each = told @ told.transpose(0, 2, 1)
+    remaining = [1.0]
+    point_information = told @ told.transpose(0, 2, 1)
     while len(chosen) < min(POINTS, len(told)):
         vectors = np.broadcast_to(wanted[:, None], (len(told), wanted.size, 1))
-        variances = (np.linalg.solve(information + each, vectors)[:, :, 0] * wanted).sum(axis=1)
+        variances = (
+            np.linalg.solve(information + point_information, vectors)[:, :, 0] * wanted
+        ).sum(axis=1)
         variances[chosen] = np.inf
         place = int(np.argmin(variances))
         chosen.append(place)
-        information = information + each[place]
-        left.append(min(_left(information, wanted), left[-1]))
-    return chosen, left, information
+        information = information + point_information[place]
+        remaining.append(min(_left(information, wanted), remaining[-1]))
+    return chosen, remaining, information
 
 
 def _left(information: Floats, wanted: Floats) -> float:

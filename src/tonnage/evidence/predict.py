@@ -314,7 +314,7 @@ def reported_metrics(record: Requests) -> dict[str, float]:
     summary = summarize(record)
     if not summary.counted:
         return {}
-    found = dict(zip(RATES, reported_rates(record), strict=True))
+    metrics = dict(zip(RATES, reported_rates(record), strict=True))
     latencies = {
         "ttft": summary.ttft_ms,
         "e2e": summary.e2e_ms,
@@ -329,12 +329,12 @@ def reported_metrics(record: Requests) -> dict[str, float]:
             "_p95": statistics.p95,
             "_p99": statistics.p99,
         }
-        found |= {
+        metrics |= {
             f"{metric}{statistic}_ms": value
             for statistic, value in values.items()
             if value is not None
         }
-    return found | ({"itl_ms": found["tpot_ms"]} if "tpot_ms" in found else {})
+    return metrics | ({"itl_ms": metrics["tpot_ms"]} if "tpot_ms" in metrics else {})
 
 
 def predict(point: Point, load: Load | None = None) -> dict[str, float]:
@@ -350,8 +350,8 @@ def predict(point: Point, load: Load | None = None) -> dict[str, float]:
     """
     if point.batch is None:
         return reported_metrics(simulated(point, load))
-    found = _static(point.of_rank)
-    return found | {name: found[name] * point.ranks for name in RATES if name in found}
+    metrics = _static(point.of_rank)
+    return metrics | {name: metrics[name] * point.ranks for name in RATES if name in metrics}
 
 
 def decoding(point: Point) -> dict[str, float]:
@@ -390,11 +390,11 @@ def joules_per_token(
     step_load, busy = seen_load(
         sequences=sequences, tokens_per_second=rate, isl=point.isl, osl=point.osl, ranks=point.ranks
     )
-    found = draw(d, point.instance.step.coefficients, step_load, busy=busy)
-    if found is None:
+    power_draw = draw(d, point.instance.step.coefficients, step_load, busy=busy)
+    if power_draw is None:
         return None
-    joules = found.watts * d.parallelism.gpus / rate
-    return joules, joules * found.low, joules * found.high
+    joules = power_draw.watts * d.parallelism.gpus / rate
+    return joules, joules * power_draw.low, joules * power_draw.high
 
 
 def _static(point: Point) -> dict[str, float]:
@@ -402,15 +402,15 @@ def _static(point: Point) -> dict[str, float]:
     peak = static_peak_bytes(point.deployment, batch, isl, osl)
     ttft, e2e = static_latencies_s(step_model(point.deployment).in_process, batch, isl, osl)
     tpot = (e2e - ttft) / (osl - 1) if osl > 1 else math.nan
-    found = {
+    metrics = {
         "requests_s": batch / e2e,
         "output_tok_s": batch * osl / e2e,
         "peak_gpu_memory_gb": peak / 1e9,
     }
     for name, value in (("ttft", ttft), ("itl", tpot), ("tpot", tpot), ("e2e", e2e)):
-        found[f"{name}_ms"] = 1e3 * value
-        found |= {f"{name}_p{p}_ms": 1e3 * value for p in (50, 90, 95, 99)}
-    return found
+        metrics[f"{name}_ms"] = 1e3 * value
+        metrics |= {f"{name}_p{p}_ms": 1e3 * value for p in (50, 90, 95, 99)}
+    return metrics
 
 
 def simulated(point: Point, load: Load | None = None) -> Requests:

@@ -67,14 +67,16 @@ def _waiting(point: Point) -> list[str]:
     clients = point.concurrency
     if clients is None:
         return []
-    found, instance = [], point.instance
+    reasons, instance = [], point.instance
     slots = instance.knobs.max_batch_size
     if cache_group(point) == QUEUES:
-        held = instance.memory.tokens // (point.isl + point.osl)
-        found.append(f"the KV cache holds {held:,} of {clients:,} clients, so the queue decides")
+        cached_clients = instance.memory.tokens // (point.isl + point.osl)
+        reasons.append(
+            f"the KV cache holds {cached_clients:,} of {clients:,} clients, so the queue decides"
+        )
     if slots < clients:
-        found.append(f"{clients:,} clients share {slots:,} slots, so the queue decides")
-    return found
+        reasons.append(f"{clients:,} clients share {slots:,} slots, so the queue decides")
+    return reasons
 
 
 def _term(point: Point, *, prefill: bool) -> str:

@@ -151,8 +151,8 @@ class MetricBeside:
         """Whether the measurement is in the interval; None where there is no interval or no
         measurement.
         """
-        known = math.isfinite(self.low) and math.isfinite(self.measured)
-        return self.low <= self.measured <= self.high if known else None
+        comparable = math.isfinite(self.low) and math.isfinite(self.measured)
+        return self.low <= self.measured <= self.high if comparable else None
 
     def to_json(self) -> dict[str, Any]:
         """The values as JSON has them, by name."""
@@ -283,9 +283,12 @@ def _attained(measured: Requests, predicted: Requests, slo: Slo) -> Iterator[Met
 
 def _notes(measured: Requests, predicted: Requests, clients: int | None) -> Iterator[str]:
     """Where the two were not given the same."""
-    left = 1 - len(predicted) / len(measured)
-    if left > FEW:
-        yield f"{left:.1%} of the requests of the run did not complete and are not replayed"
+    unfinished_share = 1 - len(predicted) / len(measured)
+    if unfinished_share > FEW:
+        yield (
+            f"{unfinished_share:.1%} of the requests of the run did not complete and are not"
+            " replayed"
+        )
     rejected = int((predicted.status == REJECTED).sum())
     if rejected:
         yield (

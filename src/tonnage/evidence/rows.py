@@ -97,7 +97,7 @@ class Deployments:
     @classmethod
     def among(cls, points: Sequence[Point]) -> Deployments:
         """Find the deployments of the points."""
-        found: dict[tuple[object, ...], int] = {}
+        places: dict[tuple[object, ...], int] = {}
         unique: list[Deployment] = []
         of = []
         for d in (point.deployment for point in points):
@@ -109,10 +109,10 @@ class Deployments:
                 d.engine,
                 d.knobs.graph_tokens,
             )
-            if key not in found:
-                found[key] = len(unique)
+            if key not in places:
+                places[key] = len(unique)
                 unique.append(d)
-            of.append(found[key])
+            of.append(places[key])
         return cls(tuple(unique), np.array(of))
 
     def coefficients(self, terms: Terms) -> tuple[Floats, Floats]:
@@ -121,7 +121,7 @@ class Deployments:
         """
         rows, fronts = [], []
         for d in self.unique:
-            found = resolve(
+            resolved = resolve(
                 terms,
                 d.model,
                 d.gpu,
@@ -129,8 +129,8 @@ class Deployments:
                 d.parallelism,
                 find_engine(d.engine).coefficients,
             )
-            rows.append(coefficients(found, d.model, d.gpu, d.precision, d.parallelism, d.knobs))
-            fronts.append(found.host.frontend_s)
+            rows.append(coefficients(resolved, d.model, d.gpu, d.precision, d.parallelism, d.knobs))
+            fronts.append(resolved.host.frontend_s)
         return np.array(rows), np.array(fronts)
 
 
@@ -189,11 +189,11 @@ def gather(run: Requests, log: StepRecord, metrics: dict[str, float], ranks: int
     seconds = steps[:, record.DURATION] / PS_PER_S
     near_ttft = float((run.first_token_ns - run.due_ns)[near].mean()) / 1e9
     actual = np.array([ttft.mean(), decode.mean(), _along(whole, seconds), near_ttft])
-    own = steps[:, record.PREFILL_TOKENS] + steps[:, record.DECODE_SEQUENCES]
+    rank_tokens = steps[:, record.PREFILL_TOKENS] + steps[:, record.DECODE_SEQUENCES]
     share = (
-        np.minimum(np.round(SHARES * steps[:, record.ALL_TOKENS] / (ranks * own)), BIN - 1).astype(
-            np.int64
-        )
+        np.minimum(
+            np.round(SHARES * steps[:, record.ALL_TOKENS] / (ranks * rank_tokens)), BIN - 1
+        ).astype(np.int64)
         if ranks > 1
         else SHARES
     )
@@ -328,12 +328,12 @@ class LoadedRows:
 
     def ttft_parts(self, terms: Terms) -> list[TtftParts]:
         """Where the mean TTFT of every row goes with these terms."""
-        asked = [
+        runs = [
             self._asked(i, terms, *self.deployments.coefficients(terms))
             for i in range(len(self.points))
         ]
         return [
-            ttft_parts(spec.run(trace, window_ps=window), spec)[0] for spec, trace, window in asked
+            ttft_parts(spec.run(trace, window_ps=window), spec)[0] for spec, trace, window in runs
         ]
 
     def _sums(self, c: Floats) -> Floats:
@@ -348,14 +348,14 @@ class LoadedRows:
             + prefill_seconds(k, prefill)
             + np.where(alone, k[at.EAGER], 0.0)
         )
-        each = (
+        seconds = (
             self.weights[:, 0] * fixed
             + self.weights[:, 1] * k[at.ATTENTION]
             + self.weights[:, 2] * context_seconds(k, b)
         )
         least = self.weights[:, 0] * np.where(alone, k[at.LAUNCHES], 0.0)
         return np.array(
-            [np.bincount(self.row, values, len(self.bins)) for values in np.maximum(each, least)]
+            [np.bincount(self.row, values, len(self.bins)) for values in np.maximum(seconds, least)]
         ).T
 
     def predict(self, terms: Terms) -> dict[str, Floats]:
@@ -377,12 +377,12 @@ class LoadedRows:
                 np.array([b.metrics.get("tpot_ms", np.nan) for b in self.bins]) * scale,
                 tpot,
             )
-        found = {"ttft_ms": 1e3 * ttft, "itl_ms": tpot, "e2e_ms": 1e3 * (ttft + decode)}
+        metrics = {"ttft_ms": 1e3 * ttft, "itl_ms": tpot, "e2e_ms": 1e3 * (ttft + decode)}
         ratios: dict[str, Floats] = {"ttft_p95_ms": near / self.base[:, 3]}
         ratios |= dict.fromkeys(("requests_s", "output_tok_s"), self.base[:, 2] / whole)
         for name, ratio in ratios.items():
-            found[name] = self.simulated(name) * ratio
-        return {name: found[name] for name in self.measured}
+            metrics[name] = self.simulated(name) * ratio
+        return {name: metrics[name] for name in self.measured}
 
     def simulated(self, name: str) -> Floats:
         """One metric of every row as the last simulation gave it."""
@@ -390,9 +390,9 @@ class LoadedRows:
 
     def residuals(self, terms: Terms) -> Floats:
         """The robust residuals of all measured values, metric by metric."""
-        known = [np.isfinite(measured) for measured in self.measured.values()]
+        masks = [np.isfinite(measured) for measured in self.measured.values()]
         return np.concatenate(
-            [each[of] for each, of in zip(self._scaled(terms), known, strict=True)]
+            [scaled[of] for scaled, of in zip(self._scaled(terms), masks, strict=True)]
         )
 
     def squares(self, terms: Terms) -> Floats:
@@ -401,9 +401,9 @@ class LoadedRows:
 
     def _scaled(self, terms: Terms) -> list[Floats]:
         """The robust residuals of every row by metric; NaN where nothing was measured."""
-        found = self.predict(terms)
+        predicted = self.predict(terms)
         return [
-            robust(np.log(found[name] / measured) / self.sigma[name])
+            robust(np.log(predicted[name] / measured) / self.sigma[name])
             for name, measured in self.measured.items()
         ]
 
@@ -445,9 +445,9 @@ class StaticRows:
 
     def residuals(self, terms: Terms) -> Floats:
         """The robust residuals of both metrics."""
-        found = self.predict(terms)
+        predicted = self.predict(terms)
         return np.concatenate(
-            [robust(np.log(found[n] / m) / STATIC_SIGMA) for n, m in self.measured.items()]
+            [robust(np.log(predicted[n] / m) / STATIC_SIGMA) for n, m in self.measured.items()]
         )
 
 
@@ -462,12 +462,12 @@ def errors(rows: Rows, terms: Terms) -> dict[str, Floats]:
     simulated again.
     """
     rows.simulate(terms)
-    found = (
+    predicted = (
         rows.predict(terms)
         if isinstance(rows, StaticRows)
         else {name: rows.simulated(name) for name in rows.measured}
     )
-    return {name: found[name] / measured - 1.0 for name, measured in rows.measured.items()}
+    return {name: predicted[name] / measured - 1.0 for name, measured in rows.measured.items()}
 
 
 # The load of a run folder as it was: the same lengths in the same order, and in an open loop the

@@ -109,10 +109,10 @@ def least_squares(
     Raises:
         ValueError: the residuals are not finite at ``start``.
     """
-    x, found = start.astype(float), residuals(start)
-    if not np.isfinite(found).all():
+    x, at_x = start.astype(float), residuals(start)
+    if not np.isfinite(at_x).all():
         raise ValueError("the residuals are not finite where the search begins")
-    model = _Model(differences(residuals, x, found), found, scale)
+    model = _Model(differences(residuals, x, at_x), at_x, scale)
     radius = float(np.linalg.norm(x / scale)) or 1.0
     used, converged = 1, False
     while used < evaluations and not converged:
@@ -127,17 +127,17 @@ def least_squares(
         if not np.isfinite(at_candidate).all():
             radius = POOR * length
             continue
-        cost = 0.5 * float(found @ found)
+        cost = 0.5 * float(at_x @ at_x)
         decrease, predicted = cost - 0.5 * float(at_candidate @ at_candidate), model.decrease(step)
         ratio = decrease / predicted if predicted > 0 else 0.0
         still = np.linalg.norm(scale * step) < TOLERANCE * (TOLERANCE + np.linalg.norm(x))
         converged = bool(still or (decrease < TOLERANCE * cost and ratio > POOR))
         radius = _next_radius(radius, ratio, length)
         if decrease > 0:
-            x, found = candidate, at_candidate
-            model = _Model(differences(residuals, x, found), found, scale)
+            x, at_x = candidate, at_candidate
+            model = _Model(differences(residuals, x, at_x), at_x, scale)
     return Solution(
-        x=x, residuals=found, jacobian=model.jacobian, evaluations=used, converged=converged
+        x=x, residuals=at_x, jacobian=model.jacobian, evaluations=used, converged=converged
     )
 
 
@@ -168,8 +168,8 @@ class _Model:
     def __init__(self, jacobian: Floats, residuals: Floats, scale: Floats) -> None:
         self.jacobian, self.residuals, self.scaled = jacobian, residuals, jacobian * scale
         self.gradient = jacobian.T @ residuals
-        left, self.singular, self.right = np.linalg.svd(self.scaled, full_matrices=False)
-        self.along = left.T @ residuals
+        left_vectors, self.singular, self.right = np.linalg.svd(self.scaled, full_matrices=False)
+        self.along = left_vectors.T @ residuals
 
     def decrease(self, step: Floats) -> float:
         """How much a step lowers half the sum of squares of the linear model."""
@@ -195,8 +195,8 @@ class _Model:
                 break
             low, high = (damping, high) if excess > 0 else (low, damping)
             damping += excess / radius * length**2 / float(lengths**2 @ (1.0 / (s**2 + damping)))
-        found = self._damped(damping)
-        return np.asarray(found * (radius / np.linalg.norm(found)))
+        damped_step = self._damped(damping)
+        return np.asarray(damped_step * (radius / np.linalg.norm(damped_step)))
 
     def _damped(self, damping: float) -> Floats:
         """The minimum of the linear model plus damping times the squared length."""
@@ -284,8 +284,8 @@ class Sample:
             self.parts.append(_Part(self.loaded(mine), places, self.loaded(mine)))
         self.names = self._tellable()
         unseen = {True: gpu not in terms["gpus"], False: not fitted_engine(preset, gpu)}
-        given = shipped_residuals().widths if widths is None else widths
-        of_one = [given.get(name, START_WIDTH) for name in self.names]
+        prior_widths = shipped_residuals().widths if widths is None else widths
+        of_one = [prior_widths.get(name, START_WIDTH) for name in self.names]
         self.widths = np.array(
             [
                 w * (UNSEEN if unseen[n in OF_THE_GPU] else 1.0)
@@ -297,7 +297,7 @@ class Sample:
         """The factors that act on any of these rows."""
         engine = self.terms["engines"][self.preset]
         points = [point for part in self.parts for point in part.rows.points]
-        found = []
+        names = []
         for name in MULTIPLIERS:
             acts = name in OF_THE_GPU or any(engine.get(term, 0.0) for term, _ in ACTS_ON[name])
             if name == "allreduce_s":
@@ -305,8 +305,8 @@ class Sample:
             if name == "turnaround_s":
                 acts = acts and any(point.concurrency is not None for point in points)
             if acts:
-                found.append(name)
-        return tuple(found)
+                names.append(name)
+        return tuple(names)
 
     def at(self, x: Floats) -> Terms:
         """The terms with the factors of a vector."""
@@ -340,7 +340,7 @@ class Sample:
         """
         shipped = np.zeros(len(self.names))
         self.simulate(shipped)
-        found: dict[str, Floats] = {}
+        by_metric: dict[str, Floats] = {}
         for part in self.parts:
             for name in part.rows.measured:
 
@@ -350,10 +350,10 @@ class Sample:
                 slopes = differences(logarithm, shipped, logarithm(shipped))
                 if name in part.slopes:
                     slopes[:, self.names.index("turnaround_s")] = part.slopes[name]
-                found.setdefault(name, np.full((len(self.rows), len(self.names)), np.nan))[
+                by_metric.setdefault(name, np.full((len(self.rows), len(self.names)), np.nan))[
                     part.places
                 ] = slopes
-        return found
+        return by_metric
 
     def residuals(self, x: Floats, around: Floats, keep: NDArray[np.bool_]) -> Floats:
         """The robust residuals of the rows that are kept, linearised around the last simulation."""
@@ -362,21 +362,21 @@ class Sample:
         if "turnaround_s" in self.names:
             place = self.names.index("turnaround_s")
             moved = float(x[place] - around[place])
-        found = []
+        residual_parts = []
         for part in self.parts:
             predicted = part.rows.predict(terms)
             for name, measured in part.rows.measured.items():
-                known = np.isfinite(measured) & keep[part.places]
-                error = np.log(predicted[name][known] / measured[known])
+                usable = np.isfinite(measured) & keep[part.places]
+                error = np.log(predicted[name][usable] / measured[usable])
                 if name in part.slopes:
-                    error = error + moved * part.slopes[name][known]
-                found.append(
+                    error = error + moved * part.slopes[name][usable]
+                residual_parts.append(
                     WEIGHT
                     * robust(
                         error / (SIGMA[name] if isinstance(part.rows, LoadedRows) else STATIC_SIGMA)
                     )
                 )
-        return np.concatenate(found)
+        return np.concatenate(residual_parts)
 
     def values(self, x: Floats) -> dict[str, float]:
         """The factors of a vector by term, rounded to four digits as a file holds them."""
@@ -398,7 +398,7 @@ class Sample:
 
     def errors_with(self, terms: Terms, keep: NDArray[np.bool_]) -> dict[str, Floats]:
         """The same with any terms."""
-        found: dict[str, Floats] = {}
+        by_metric: dict[str, Floats] = {}
         for part in self.parts:
             places = part.places[keep[part.places]]
             if not places.size:
@@ -408,9 +408,9 @@ class Sample:
             rows.simulate(terms)
             predicted = rows.predict(terms)
             for name, measured in rows.measured.items():
-                values = found.setdefault(name, np.full(len(self.rows), np.nan))
+                values = by_metric.setdefault(name, np.full(len(self.rows), np.nan))
                 values[places] = np.log(predicted[name] / measured)
-        return found
+        return by_metric
 
 
 def fit_sample(
@@ -510,11 +510,11 @@ class OwnSample(Sample):
 
     def _all(self, x: Floats) -> dict[str, float]:
         """The terms of a vector, with the turnaround, which is not searched."""
-        found = {
+        terms = {
             name: self.start[name] * factor
             for name, factor in zip(self.names, np.exp(x).tolist(), strict=True)
         }
-        return {**found, "turnaround_s": self.start["turnaround_s"]}
+        return {**terms, "turnaround_s": self.start["turnaround_s"]}
 
 
 def starts(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -531,8 +531,8 @@ def starts(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             for row in rows
         ]
     )
-    known = np.flatnonzero(np.isfinite(ttft) & np.isfinite(tpot))
-    light, heavy = known[np.argmin(load[known])], known[np.argmax(load[known])]
+    complete = np.flatnonzero(np.isfinite(ttft) & np.isfinite(tpot))
+    light, heavy = complete[np.argmin(load[complete])], complete[np.argmax(load[complete])]
     token, first = tpot[light] / 1e3, ttft[light] / 1e3
     more = (tpot[heavy] - tpot[light]) / 1e3 / max(load[heavy] - load[light], 1.0)
     d = read_point(rows[int(light)]).deployment

@@ -65,11 +65,11 @@ def errors_of(rows: Iterable[Mapping[str, float]]) -> Errors:
     """The errors over some rows (signed, relative, in percent) by metric, in the order of the
     columns, without metrics that no row has.
     """
-    found: dict[str, list[float]] = {}
+    by_metric: dict[str, list[float]] = {}
     for row in rows:
         for name, error in row.items():
-            found.setdefault(name, []).append(error)
-    return {name: _error_of(found[name]) for name in SCORED if name in found}
+            by_metric.setdefault(name, []).append(error)
+    return {name: _error_of(by_metric[name]) for name in SCORED if name in by_metric}
 
 
 def _error_of(errors: Sequence[float]) -> ErrorOf:
@@ -224,7 +224,7 @@ def attained_errors(rows: Iterable[ScoredRow]) -> tuple[AttainedErrors, ...]:
     for row in rows:
         for pair in row.attained:
             by_limit.setdefault(pair[0].limits, []).append(pair)
-    found = []
+    limit_errors = []
     for limits, pairs in by_limit.items():
         points = [100 * (predicted.share - measured.share) for measured, predicted in pairs]
         rates = [
@@ -232,7 +232,7 @@ def attained_errors(rows: Iterable[ScoredRow]) -> tuple[AttainedErrors, ...]:
             for m, p in pairs
             if m.requests_per_second > 0
         ]
-        found.append(
+        limit_errors.append(
             AttainedErrors(
                 limits=limits,
                 n=len(pairs),
@@ -244,7 +244,7 @@ def attained_errors(rows: Iterable[ScoredRow]) -> tuple[AttainedErrors, ...]:
                 goodput=_error_of(rates) if rates else None,
             )
         )
-    return tuple(found)
+    return tuple(limit_errors)
 
 
 # How good the predictions of a measured table are.
@@ -415,20 +415,20 @@ def _in_step(rows: Iterable[ScoredRow]) -> tuple[str, ...]:
     under a load of many of them.
     """
     points = [row.point for row in rows if row.point.drawn is None]
-    found = [
+    in_step = [
         point
         for point in points
         if point.load == "open" or (point.concurrency or 0) >= MANY_CLIENTS
     ]
-    if not found:
+    if not in_step:
         return ()
-    isl, osl = (f"{option(name)} {getattr(found[0], name)}+-20%" for name in ("isl", "osl"))
-    count, verb = ("1 row", "is") if len(found) == 1 else (f"{len(found)} rows", "are")
+    isl, osl = (f"{option(name)} {getattr(in_step[0], name)}+-20%" for name in ("isl", "osl"))
+    count, verb = ("1 row", "is") if len(in_step) == 1 else (f"{len(in_step)} rows", "are")
     return (
         (
             f"{count} of open loops or of {MANY_CLIENTS} clients or more {verb} predicted for"
             " requests of exactly the stated lengths, which may end together and wait for one"
-            f" another; where they were drawn, write isl as {found[0].isl}+-20%, or a column"
+            f" another; where they were drawn, write isl as {in_step[0].isl}+-20%, or a column"
             f" {RATIO}; simulate with {isl} {osl} says how much that changes."
         ),
     )
@@ -447,18 +447,18 @@ def _reduced(scored: Iterable[ScoredRow]) -> tuple[str, ...]:
         return ()
     if len(deployments) == 1:
         return tuple(f"{source_mark(d)}." for d in deployments.values())
-    found = [reduction(d) for d in deployments.values()]
+    reductions = [reduction(d) for d in deployments.values()]
     decode, prefill = (
-        statistics.fmean(getattr(r, part) for r in found)
+        statistics.fmean(getattr(r, part) for r in reductions)
         for part in ("decode_mape", "prefill_mape")
     )
     name = next(d.step_source.name for d in deployments.values() if d.step_source is not None)
     return (
         (
-            f"step times of {name}: those of {len(found)} deployments,"
-            f" {sum(r.steps for r in found):,} steps, were reduced with an error of {decode:.1f} %"
-            f" in decode steps and {prefill:.1f} % in steps with prefill; the front end is the"
-            " preset's."
+            f"step times of {name}: those of {len(reductions)} deployments,"
+            f" {sum(r.steps for r in reductions):,} steps, were reduced with an error of"
+            f" {decode:.1f} % in decode steps and {prefill:.1f} % in steps with prefill; the front"
+            " end is the preset's."
         ),
     )
 
@@ -466,8 +466,8 @@ def _reduced(scored: Iterable[ScoredRow]) -> tuple[str, ...]:
 def _calibrated(points: Iterable[Point]) -> tuple[str, ...]:
     """What a calibration does to the rows, in one sentence for each kind of effect."""
     deployments = [point.deployment for point in points]
-    found = Counter(calibration_mark(d, find_engine(d.engine).coefficients) for d in deployments)
-    return tuple(f"{count} rows {mark}." for mark, count in found.items() if mark)
+    marks = Counter(calibration_mark(d, find_engine(d.engine).coefficients) for d in deployments)
+    return tuple(f"{count} rows {mark}." for mark, count in marks.items() if mark)
 
 
 def _look_up(
@@ -503,18 +503,18 @@ def _predict_all(
         from tonnage.simulator.kernel import warm_up
 
         warm_up()
-    found: dict[int, ScoredRow | Skipped] = {}
+    scored_rows: dict[int, ScoredRow | Skipped] = {}
     with ThreadPoolExecutor(max_workers=workers) as pool:
         futures = {pool.submit(_score_row, table, i, point): i for i, point in points.items()}
         try:
             for done, future in enumerate(as_completed(futures), start=1):
-                found[futures[future]] = future.result()
+                scored_rows[futures[future]] = future.result()
                 if progress is not None:
                     progress(done, len(futures), points[futures[future]].deployment.model.name)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    ordered = [found[i] for i in sorted(found)]
+    ordered = [scored_rows[i] for i in sorted(scored_rows)]
     return [r for r in ordered if isinstance(r, ScoredRow)], [
         r for r in ordered if isinstance(r, Skipped)
     ]
@@ -535,7 +535,7 @@ def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Sk
                 "no request completes: the KV cache does not hold one, or the window ends before"
             ),
         )
-    found = {name: predicted[name] for name in measured if name in predicted}
+    compared = {name: predicted[name] for name in measured if name in predicted}
     regime = regime_of(
         point.deployment,
         isl=point.isl,
@@ -544,14 +544,14 @@ def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Sk
         clients=point.concurrency,
         burst=point.at_once,
     )
-    intervals = intervals_of(found, regime)
+    intervals = intervals_of(compared, regime)
     joules = (
         joules_per_token(point, {**predicted, **measured})
         if "joules_per_token" in measured
         else None
     )
     if joules is not None:
-        found["joules_per_token"], *bounds = joules
+        compared["joules_per_token"], *bounds = joules
         intervals["joules_per_token"] = (bounds[0], bounds[1])
     both = () if record is None else (read_run(Path(row["run"])).requests, record)
     pairs = zip(*(attained(requests, table.slo) for requests in both), strict=True)
@@ -559,7 +559,7 @@ def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Sk
         line=line,
         point=point,
         measured=measured,
-        predicted=found,
+        predicted=compared,
         steady=is_steady(row),
         intervals=intervals,
         attained=tuple((ours, theirs) for ours, theirs in pairs),
@@ -570,12 +570,12 @@ def _coverage(rows: Sequence[ScoredRow]) -> dict[str, float]:
     """The share of steady rows inside their intervals by metric, in percent; no other rows were
     held out.
     """
-    found: dict[str, list[bool]] = {}
+    covered: dict[str, list[bool]] = {}
     for row in rows:
         for name, (low, high) in row.intervals.items():
             if row.steady:
-                found.setdefault(name, []).append(low <= row.measured[name] <= high)
-    return {name: 100.0 * statistics.fmean(found[name]) for name in SCORED if name in found}
+                covered.setdefault(name, []).append(low <= row.measured[name] <= high)
+    return {name: 100.0 * statistics.fmean(covered[name]) for name in SCORED if name in covered}
 
 
 def _groups(rows: Sequence[ScoredRow]) -> dict[str, dict[str, Errors]]:

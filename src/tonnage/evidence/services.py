@@ -54,7 +54,9 @@ class ServiceCalibration:
 
 def is_inference(folder: Path) -> bool:
     """Whether a folder is a run of ``bench`` on a v2 server, or holds such runs."""
-    return any(one.get("endpoint_type") == "infer" for one in map(_scenario, _runs(folder)))
+    return any(
+        scenario.get("endpoint_type") == "infer" for scenario in map(_scenario, _runs(folder))
+    )
 
 
 def _runs(folder: Path) -> list[Path]:
@@ -72,8 +74,8 @@ def _scenario(folder: Path) -> Mapping[str, Any]:
     from tonnage.spec.typed_values import parse_yaml
 
     where = str(folder / "scenario.yaml")
-    found = parse_yaml(read_text(where, "run"), where)
-    return found if isinstance(found, dict) else {}
+    document = parse_yaml(read_text(where, "run"), where)
+    return document if isinstance(document, dict) else {}
 
 
 def calibrate_service(
@@ -87,8 +89,8 @@ def calibrate_service(
     Raises InputError: no run with one client, or a model that the service does not have.
     """
     invalid = InvalidRuns(include=include_invalid, allow_errors=True)
-    found = [(path, read_run(path)) for folder in folders for path in _runs(folder)]
-    runs = [run for path, run in found if invalid.takes(path, run.summary)]
+    read_runs = [(path, read_run(path)) for folder in folders for path in _runs(folder)]
+    runs = [run for path, run in read_runs if invalid.takes(path, run.summary)]
     invalid.check(runs)
     single = [run for run in runs if run.scenario.get("arrivals", {}).get("concurrency") == 1]
     if not single:
@@ -100,19 +102,19 @@ def calibrate_service(
     for run in sorted(single, key=_items):
         table = times.setdefault(str(run.scenario["model"]), {})
         table[_items(run)] = max(float(run.summary["e2e_ms"]["p50"]), *table.values(), 0.0)
-    made = _document(times) if document is None else deepcopy(dict(document))
-    models = made["service"]["models"]
+    service_document = _document(times) if document is None else deepcopy(dict(document))
+    models = service_document["service"]["models"]
     for model, table in times.items():
         if model not in models:
             raise InputError(
                 f"service.models: has no '{model}', which was measured; it has {', '.join(models)}"
             )
         models[model]["time"] = {size: f"{ms:.4g}ms" for size, ms in table.items()}
-    others = [run for run in runs if run not in single]
+    loaded_runs = [run for run in runs if run not in single]
     return ServiceCalibration(
-        document=made,
+        document=service_document,
         times_ms=times,
-        loads=tuple(_held_against(run, made) for run in others),
+        loads=tuple(_held_against(run, service_document) for run in loaded_runs),
         remarks=invalid.sentences,
     )
 
@@ -154,8 +156,10 @@ def _held_against(run: Run, document: Mapping[str, Any]) -> MeasuredLoad:
     name, arrivals = str(run.scenario["model"]), run.scenario["arrivals"]
     clients = arrivals.get("concurrency")
     load = {"concurrency": int(clients)} if clients else {"rate": float(arrivals["rate"])}
-    asked = {**document, "traffic": [{"to": name, "items": _items(run), **load}]}
-    service_run = run_service(service_of(asked, "measured"), requests=CHECKED_REQUESTS, seed=0)
+    service_document = {**document, "traffic": [{"to": name, "items": _items(run), **load}]}
+    service_run = run_service(
+        service_of(service_document, "measured"), requests=CHECKED_REQUESTS, seed=0
+    )
     latencies = service_run.latencies_s()
     seconds = float(service_run.requests.last_token_ns.max()) / 1e9
     return MeasuredLoad(

@@ -71,7 +71,7 @@ def records(run: FinishedRun) -> Iterator[dict[str, Any]]:
 def _metrics(run: FinishedRun, row: int) -> dict[str, Any]:
     tokens = run.tokens(row)
     first, last, count = float(tokens[0]) / 1e6, float(tokens[-1]) / 1e6, len(tokens)
-    found: dict[str, tuple[Any, str]] = {
+    values: dict[str, tuple[Any, str]] = {
         "input_sequence_length": (int(run.requests.isl[row]), "tokens"),
         "output_sequence_length": (count, "tokens"),
         "output_token_count": (count, "tokens"),
@@ -80,12 +80,12 @@ def _metrics(run: FinishedRun, row: int) -> dict[str, Any]:
     }
     if count > 1:
         step = (last - first) / (count - 1)
-        found["time_to_second_token"] = (float(tokens[1] - tokens[0]) / 1e6, "ms")
-        found["inter_token_latency"] = (step, "ms")
-        found["inter_chunk_latency"] = (run.event_gaps_ms(row).tolist(), "ms")
+        values["time_to_second_token"] = (float(tokens[1] - tokens[0]) / 1e6, "ms")
+        values["inter_token_latency"] = (step, "ms")
+        values["inter_chunk_latency"] = (run.event_gaps_ms(row).tolist(), "ms")
         if step > 0:
-            found["output_token_throughput_per_user"] = (1e3 / step, "tokens/sec/user")
-    return {name: {"value": value, "unit": unit} for name, (value, unit) in found.items()}
+            values["output_token_throughput_per_user"] = (1e3 / step, "tokens/sec/user")
+    return {name: {"value": value, "unit": unit} for name, (value, unit) in values.items()}
 
 
 def write_aiperf(run: FinishedRun, folder: Path) -> list[Path]:
@@ -103,10 +103,10 @@ def write_aiperf(run: FinishedRun, folder: Path) -> list[Path]:
     with paths[0].open("w", encoding="utf-8") as file:
         for record in records(run):
             file.write(json.dumps(record) + "\n")
-    found = metrics(run, counted=True)
+    run_metrics = metrics(run, counted=True)
     gaps = np.concatenate([np.zeros(0), *(run.event_gaps_ms(row) for row in run.rows)])
-    found["inter_chunk_latency"] = statistics(gaps, "ms", counted=True)
-    found["output_token_count"] = statistics(run.osl, "tokens", counted=True)
+    run_metrics["inter_chunk_latency"] = statistics(gaps, "ms", counted=True)
+    run_metrics["output_token_count"] = statistics(run.osl, "tokens", counted=True)
     failed = (
         {"error_request_count": {"unit": "requests", "avg": float(run.failed)}}
         if run.failed
@@ -117,7 +117,7 @@ def write_aiperf(run: FinishedRun, folder: Path) -> list[Path]:
         paths[1],
         {
             **versions,
-            **found,
+            **run_metrics,
             **failed,
             "input_config": _config(run),
             "was_cancelled": False,
@@ -127,12 +127,12 @@ def write_aiperf(run: FinishedRun, folder: Path) -> list[Path]:
     with paths[2].open("w", newline="", encoding="utf-8") as csv_file:
         lines = csv.writer(csv_file)
         lines.writerow(["Metric", *_CSV])
-        plain = {name: values for name, values in found.items() if "p50" in values}
+        plain = {name: values for name, values in run_metrics.items() if "p50" in values}
         for name, values in plain.items():
             lines.writerow([_title(name, values), *(f"{values[s]:.2f}" for s in _CSV)])
         lines.writerow([])
         lines.writerow(["Metric", "Value"])
-        for name, values in found.items():
+        for name, values in run_metrics.items():
             if name not in plain and "avg" in values:
                 lines.writerow([_title(name, values), f"{values['avg']:.2f}"])
     return paths
@@ -193,12 +193,12 @@ def aiperf_runs(path: Path, text: str, reading: Reading) -> list[ImportedRun]:
             ) from None
     requests.sort(key=lambda request: (request.sent_ns, request.due_ns))
     report = path.parent / REPORT
-    known = read_report(report) if report.is_file() else {}
+    report_values = read_report(report) if report.is_file() else {}
     run = ImportedRun(
         tool="aiperf",
-        model=str(known.get("model", "")),
-        concurrency=int(known.get("concurrency", 0)),
-        rate=float(known.get("request_rate", 0.0)),
+        model=str(report_values.get("model", "")),
+        concurrency=int(report_values.get("concurrency", 0)),
+        rate=float(report_values.get("request_rate", 0.0)),
         requests=tuple(requests),
     )
     return [run]
@@ -247,9 +247,13 @@ def _request(
             osl=osl,
             single=osl <= 1,
         )
-    found = [finite_number(gap, f"{where}, inter_chunk_latency") for gap in gaps]
+    finite_gaps = [finite_number(gap, f"{where}, inter_chunk_latency") for gap in gaps]
     return ImportedRequest(
-        due_ns=due, sent_ns=sent, events_ns=moments(sent, first, found, NS_PER_MS), isl=isl, osl=osl
+        due_ns=due,
+        sent_ns=sent,
+        events_ns=moments(sent, first, finite_gaps, NS_PER_MS),
+        isl=isl,
+        osl=osl,
     )
 
 

@@ -123,15 +123,15 @@ def read_finished(directory: Path) -> FinishedRun:
     Raises InputError: not a run folder, or one without the moments of single tokens; DataError: one
     of its files is damaged.
     """
-    found = read_run(directory)
+    run_record = read_run(directory)
     offsets, lengths = read_tokens(directory)
     run = checked(directory / "run.json", read_mapping, "measure again")
     return FinishedRun(
-        requests=found.requests,
+        requests=run_record.requests,
         offsets_ns=offsets,
         lengths=lengths,
         run=run,
-        scenario=found.scenario,
+        scenario=run_record.scenario,
     )
 
 
@@ -143,10 +143,12 @@ def statistics(values: NDArray[Any], unit: str, *, counted: bool = False) -> dic
 
     if not values.size:
         return {"unit": unit}
-    found: dict[str, Any] = {"unit": unit, "avg": float(values.mean())}
-    found |= {
+    figures: dict[str, Any] = {"unit": unit, "avg": float(values.mean())}
+    figures |= {
         f"p{p}": float(v)
         for p, v in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True)
     }
-    found |= {"min": float(values.min()), "max": float(values.max()), "std": float(values.std())}
-    return {**found, "count": int(values.size), "sum": float(values.sum())} if counted else found
+    figures |= {"min": float(values.min()), "max": float(values.max()), "std": float(values.std())}
+    return (
+        {**figures, "count": int(values.size), "sum": float(values.sum())} if counted else figures
+    )

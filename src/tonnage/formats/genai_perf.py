@@ -231,7 +231,7 @@ def _failed(path: Path) -> dict[str, str | int | float]:
 def _varied(path: Path) -> dict[str, str | int | float]:
     """How lengths vary, by their mean and standard deviation."""
     document = _load(path)
-    found: dict[str, str | int | float] = {}
+    distributions: dict[str, str | int | float] = {}
     for name, key in (("isl", "input_sequence_length"), ("osl", "output_sequence_length")):
         entry = document.get(key)
         mean, std = (
@@ -243,8 +243,8 @@ def _varied(path: Path) -> dict[str, str | int | float]:
             and mean >= 1
             and VARIES * mean < std < 1e6
         ):
-            found[DRAWN[name]] = f"normal:{mean:.9g},{std:.9g}"
-    return found
+            distributions[DRAWN[name]] = f"normal:{mean:.9g},{std:.9g}"
+    return distributions
 
 
 def _of_phases(config: Any) -> Any:
@@ -333,18 +333,20 @@ def genai_perf_runs(path: Path, document: dict[str, Any], reading: Reading) -> l
         where = f"{path}, experiment {at}"
         try:
             load, requests = experiment["experiment"], experiment["requests"]
-            found = [
+            parsed_requests = [
                 _request(entry, kind, reading, f"{where}, request {n}")
                 for n, entry in enumerate(requests, start=1)
             ]
             value = float(load["value"])
             clients, rate = (int(value), 0.0) if load["mode"] == "concurrency" else (0, value)
-            model = next((name for _, name in found if name), "")
+            model = next((name for _, name in parsed_requests if name), "")
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{where}: is not as GenAI-Perf writes it ({' '.join(str(error).split())[:80]})"
             ) from None
-        sent = sorted((request for request, _ in found), key=lambda request: request.sent_ns)
+        sent = sorted(
+            (request for request, _ in parsed_requests), key=lambda request: request.sent_ns
+        )
         runs.append(
             ImportedRun(
                 tool="genai-perf", model=model, concurrency=clients, rate=rate, requests=tuple(sent)
@@ -362,8 +364,8 @@ def _request(
     model = str(payload.get("model") or "")
     stamps, outputs = entry["response_timestamps"], entry["response_outputs"]
     responses = [
-        (stamp, str(each["response"]).encode("utf-8", "replace"))
-        for stamp, each in zip(stamps, outputs, strict=True)
+        (stamp, str(output["response"]).encode("utf-8", "replace"))
+        for stamp, output in zip(stamps, outputs, strict=True)
     ]
     answer = reading.answer(kind, bool(payload.get("stream")), responses)
     if answer.error or not answer.moments:
@@ -442,7 +444,7 @@ def metrics(run: FinishedRun, *, counted: bool = False) -> dict[str, Any]:
 
 def write_genai_perf(run: FinishedRun, folder: Path) -> list[Path]:
     """Write both files; their paths."""
-    found = metrics(run)
+    run_metrics = metrics(run)
     load = run.run["load"]
     stimulus = (
         {"concurrency": load["concurrency"]}
@@ -458,26 +460,29 @@ def write_genai_perf(run: FinishedRun, folder: Path) -> list[Path]:
         "perf_analyzer": {"stimulus": stimulus},
     }
     paths = [folder / "profile_export_genai_perf.json", folder / "profile_export_genai_perf.csv"]
-    write_json(paths[0], {**found, "input_config": config})
+    write_json(paths[0], {**run_metrics, "input_config": config})
     with paths[1].open("w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file)
         lines.writerow(["Metric", *_CSV])
         for key, name in _NAMES.items():
             lines.writerow(
-                [name, *(f"{found[key][s]:.2f}" if s in found[key] else "" for s in _CSV)]
+                [
+                    name,
+                    *(f"{run_metrics[key][s]:.2f}" if s in run_metrics[key] else "" for s in _CSV),
+                ]
             )
         lines.writerow([])
         lines.writerow(["Metric", "Value"])
         lines.writerow(
             [
                 "Output Token Throughput (tokens/sec)",
-                f"{found['output_token_throughput']['avg']:.2f}",
+                f"{run_metrics['output_token_throughput']['avg']:.2f}",
             ]
         )
         lines.writerow(
-            ["Request Throughput (per sec)", f"{found['request_throughput']['avg']:.2f}"]
+            ["Request Throughput (per sec)", f"{run_metrics['request_throughput']['avg']:.2f}"]
         )
-        lines.writerow(["Request Count (count)", f"{found['request_count']['avg']:.2f}"])
+        lines.writerow(["Request Count (count)", f"{run_metrics['request_count']['avg']:.2f}"])
     return paths
 
 

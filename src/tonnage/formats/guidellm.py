@@ -106,10 +106,10 @@ def _measured(benchmark: dict[str, Any], where: str) -> dict[str, str | int | fl
 def _strategy(benchmark: dict[str, Any]) -> dict[str, Any]:
     """How a benchmark was loaded, where versions from 0.2 on write it."""
     places = (("config", "strategy"), ("args", "strategy"), ("scheduler", "strategy"))
-    found = next(
+    strategy = next(
         (part for place in places if isinstance(part := inside(benchmark, *place), dict)), {}
     )
-    return dict(found)
+    return dict(strategy)
 
 
 def _load(benchmark: dict[str, Any], where: str) -> dict[str, str | int | float]:
@@ -239,8 +239,8 @@ def _request(entry: dict[str, Any], outcome: str, where: str) -> ImportedRequest
         round(finite_number(entry.get(name) or 0, f"{where}, {name}"))
         for name in ("prompt_tokens", "output_tokens")
     )
-    seen = [moment for moment in (first, last) if moment is not None]
-    ends = tuple(round(finite_number(moment, f"{where}, timings") * NS_PER_S) for moment in seen)
+    stamps = [moment for moment in (first, last) if moment is not None]
+    ends = tuple(round(finite_number(moment, f"{where}, timings") * NS_PER_S) for moment in stamps)
     if not ends or ends[-1] < sent or ends[0] > ends[-1]:
         return ImportedRequest(due_ns=due_ns, sent_ns=sent, events_ns=(), isl=isl, osl=osl)
     streamed, several = len(ends) > 1 and ends[0] < ends[-1], osl > 1

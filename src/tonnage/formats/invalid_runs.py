@@ -57,8 +57,8 @@ def why_invalid(summary: Mapping[str, Any]) -> str:
     validity = summary.get("validity")
     if not isinstance(validity, Mapping) or validity.get("verdict") != INVALID:
         return ""
-    found = validity.get("reasons")
-    reasons = [str(reason) for reason in found] if isinstance(found, list) else []
+    raw_reasons = validity.get("reasons")
+    reasons = [str(reason) for reason in raw_reasons] if isinstance(raw_reasons, list) else []
     further = f"; and {len(reasons) - 1} more reasons" if len(reasons) > 1 else ""
     return f"{reasons[0]}{further}" if reasons else "it does not say why"
 

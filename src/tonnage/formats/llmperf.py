@@ -81,14 +81,14 @@ def _flat(results: Any, before: str) -> dict[str, Any]:
     """Nested results under the names of the flat ones, as the tool flattens them before it writes
     them.
     """
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in results.items() if isinstance(results, dict) else ():
-        found |= (
+        flattened |= (
             _flat(value, f"{before}{name}_")
             if isinstance(value, dict)
             else {f"{before}{name}": value}
         )
-    return found
+    return flattened
 
 
 is_llmperf = with_keys("num_concurrent_requests", "mean_input_tokens")

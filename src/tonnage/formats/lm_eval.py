@@ -63,20 +63,20 @@ def task_scores(path: Path) -> dict[str, TaskScore]:
     parts = (
         {part for below in groups.values() for part in below} if isinstance(groups, dict) else set()
     )
-    found: dict[str, TaskScore] = {}
+    scores: dict[str, TaskScore] = {}
     for task, values in results.items() if isinstance(results, dict) else ():
         for metric in values if isinstance(values, dict) and task not in parts else ():
             name, _, kind = metric.partition(",")
             if (
                 kind
                 and isinstance(values.get(f"{name}_stderr,{kind}"), float)
-                and task not in found
+                and task not in scores
             ):
                 score, error = (
                     number_at(document, where, "results", task, key)
                     for key in (metric, f"{name}_stderr,{kind}")
                 )
-                found[task] = TaskScore(metric=metric, score=score or 0.0, error=error or 0.0)
-    if not found:
+                scores[task] = TaskScore(metric=metric, score=score or 0.0, error=error or 0.0)
+    if not scores:
         raise InputError(f"{where}: has no score with a standard error; give what lm_eval wrote")
-    return found
+    return scores

@@ -122,9 +122,9 @@ class Measurement:
                 raise InputError(
                     f"{self.where}: does not say the {name}; {column}give {option(name)}"
                 )
-        found = [name for name in LOADS if name in merged]
-        if len(found) != 1:
-            what = " and ".join(found) if found else "no load"
+        load_columns = [name for name in LOADS if name in merged]
+        if len(load_columns) != 1:
+            what = " and ".join(load_columns) if load_columns else "no load"
             give = (
                 f", so score and calibrate take {option('concurrency')} or {option('request_rate')}"
                 if self.whole_run
@@ -217,10 +217,11 @@ def _table(table: Table, given: Values, invalid: InvalidRuns) -> Iterator[Measur
     """The lines of a table whose load can be simulated, once its columns are enough."""
     missing = [name for name in REQUIRED if name not in table.headers and name not in given]
     if missing:
-        known = ", ".join(table.headers) or "none that is known"
+        present_columns = ", ".join(table.headers) or "none that is known"
         raise InputError(
             f"{table.path}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)};"
-            f" it has {known}; add it, or give {', '.join(option(name) for name in missing)}"
+            f" it has {present_columns}; add it, or give"
+            f" {', '.join(option(name) for name in missing)}"
         )
     if not any(load in table.headers or load in given for load in LOADS):
         raise InputError(
@@ -427,8 +428,8 @@ def read_measured(
     Raises:
         InputError: naming file, line or key, and what would be right.
     """
-    known, decides = dict(given or {}), invalid or InvalidRuns()
-    rows = [_row(measurement, known) for measurement in measurements(path, known, decides)]
+    defaults, decides = dict(given or {}), invalid or InvalidRuns()
+    rows = [_row(measurement, defaults) for measurement in measurements(path, defaults, decides)]
     if invalid is None:
         decides.check(rows)
     return rows
@@ -481,8 +482,8 @@ def steadiness(
 
 def is_steady(row: Mapping[str, Any]) -> bool:
     """Whether a row of our columns is steady; a row that cannot tell counts as steady."""
-    found = steadiness(row.get("concurrency"), row.get("requests_s"), row.get("e2e_ms"))
-    return found is None or bool(found >= STEADY)
+    share = steadiness(row.get("concurrency"), row.get("requests_s"), row.get("e2e_ms"))
+    return share is None or bool(share >= STEADY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -556,17 +557,23 @@ def read_points(
     Raises:
         InputError: naming file, line and column, and what would be right.
     """
-    known = dict(given or {})
+    defaults = dict(given or {})
     invalid = invalid or InvalidRuns()
-    found = list(measurements(path, known, invalid))
-    invalid.check(found)
-    if not any(name in one.values for one in found for name in ("requests_s", "output_tok_s")):
+    measured_points = list(measurements(path, defaults, invalid))
+    invalid.check(measured_points)
+    if not any(
+        name in measurement.values
+        for measurement in measured_points
+        for name in ("requests_s", "output_tok_s")
+    ):
         raise InputError(
             f"{path}: missing column requests_s; sizing from measurements needs the requests per"
             " second of each point"
         )
     return [
-        _point(measurement, known) for measurement in found if not _held_back(measurement, invalid)
+        _point(measurement, defaults)
+        for measurement in measured_points
+        if not _held_back(measurement, invalid)
     ]
 
 
@@ -625,7 +632,7 @@ def _latencies(values: Values) -> dict[str, dict[str, float]]:
         m: {s: float(values[c]) for s in STATISTICS if (c := latency_column(m, s)) in values}
         for m in LATENCIES
     }
-    for one, other in (("itl", "tpot"), ("tpot", "itl")):
-        if not measured[one] and "mean" in measured[other]:
-            measured[one] = {"mean": measured[other]["mean"]}
+    for metric, other_metric in (("itl", "tpot"), ("tpot", "itl")):
+        if not measured[metric] and "mean" in measured[other_metric]:
+            measured[metric] = {"mean": measured[other_metric]["mean"]}
     return measured

@@ -155,15 +155,15 @@ class Buckets:
 
 def buckets_of(page: Page, name: str) -> Buckets:
     """A histogram on a page, summed over its other labels."""
-    found: dict[float, float] = {}
+    counts_by_bound: dict[float, float] = {}
     for sample in page.of(f"{name}_bucket"):
         bound = float(sample.labels.get("le", "nan"))
         if not math.isnan(bound):
-            found[bound] = found.get(bound, 0.0) + sample.value
-    bounds = tuple(sorted(found))
+            counts_by_bound[bound] = counts_by_bound.get(bound, 0.0) + sample.value
+    bounds = tuple(sorted(counts_by_bound))
     return Buckets(
         bounds=bounds,
-        counts=tuple(found[bound] for bound in bounds),
+        counts=tuple(counts_by_bound[bound] for bound in bounds),
         total=page.total(f"{name}_sum"),
     )
 
@@ -172,15 +172,15 @@ def together(parts: Sequence[Buckets]) -> Buckets:
     """The histograms of several instances as one; those with other bounds than the first are left
     out.
     """
-    some = [part for part in parts if part.bounds]
-    if not some:
+    filled = [part for part in parts if part.bounds]
+    if not filled:
         return Buckets()
-    same = [part for part in some if part.bounds == some[0].bounds]
+    same = [part for part in filled if part.bounds == filled[0].bounds]
     counts = tuple(
         math.fsum(column) for column in zip(*(part.counts for part in same), strict=True)
     )
     return Buckets(
-        bounds=some[0].bounds, counts=counts, total=math.fsum(part.total for part in same)
+        bounds=filled[0].bounds, counts=counts, total=math.fsum(part.total for part in same)
     )
 
 
@@ -229,12 +229,12 @@ def curves(documents: Sequence[object], where: str) -> list[Curve]:
     import numpy as np
 
     curves = []
-    for place, one in enumerate(documents, start=1):
+    for place, document in enumerate(documents, start=1):
         at = where if len(documents) == 1 else f"{where}, answer {place}"
-        if inside(one, "status") == "error":
-            raise InputError(f"{at}: Prometheus says: {shown(str(inside(one, 'error')))}")
-        rows = inside(one, "data", "result")
-        if inside(one, "data", "resultType") != "matrix" or not isinstance(rows, list):
+        if inside(document, "status") == "error":
+            raise InputError(f"{at}: Prometheus says: {shown(str(inside(document, 'error')))}")
+        rows = inside(document, "data", "result")
+        if inside(document, "data", "resultType") != "matrix" or not isinstance(rows, list):
             raise InputError(
                 f"{at}: is not a matrix of Prometheus; give the answer of /api/v1/query_range as"
                 " it is"
@@ -274,11 +274,11 @@ def selected(found: Sequence[Curve], select: str, where: str) -> list[Curve]:
     curves = list(found)
     for match in matchers:
         pattern = re.compile(match[3] if "~" in match[2] else re.escape(match[3]))
-        wanted = not match[2].startswith("!")
+        positive = not match[2].startswith("!")
         curves = [
             curve
             for curve in curves
-            if bool(pattern.fullmatch(str(curve.labels.get(match[1], "")))) == wanted
+            if bool(pattern.fullmatch(str(curve.labels.get(match[1], "")))) == positive
         ]
     return curves
 
@@ -292,7 +292,7 @@ ALIKE = 0.03  # Share by which the growth of a counter may differ between two sc
 
 def once(found: Sequence[Curve]) -> tuple[list[Curve], tuple[str, ...]]:
     """The series with each target once, and the labels by which the others of a target differed."""
-    kept: dict[tuple[tuple[str, str], ...], list[Curve]] = {}
+    series_by_target: dict[tuple[tuple[str, str], ...], list[Curve]] = {}
     labels: dict[str, None] = {}
     for curve in sorted(found, key=lambda curve: -len(curve.times)):
         further = SCRAPES if "instance" in curve.labels else ()
@@ -303,13 +303,15 @@ def once(found: Sequence[Curve]) -> tuple[list[Curve], tuple[str, ...]]:
                 if name not in (*REPLICAS, *further)
             )
         )
-        before = kept.setdefault(identity, [])
-        differing = next((names for other in before if (names := _same_target(other, curve))), ())
+        before = series_by_target.setdefault(identity, [])
+        differing = next(
+            (names for earlier in before if (names := _same_target(earlier, curve))), ()
+        )
         labels.update(dict.fromkeys(differing))
         if not differing:
             before.append(curve)
-    left = {id(curve) for curves_of in kept.values() for curve in curves_of}
-    return [curve for curve in found if id(curve) in left], tuple(labels)
+    chosen_ids = {id(curve) for curves_of in series_by_target.values() for curve in curves_of}
+    return [curve for curve in found if id(curve) in chosen_ids], tuple(labels)
 
 
 def _same_target(one: Curve, other: Curve) -> tuple[str, ...]:
@@ -376,7 +378,7 @@ class Signals:
     def of(self, interface: Interface) -> Signals:
         """The metrics of one version."""
         there = set(interface.metrics.split())
-        kept = {metric: name for metric, name in self.histograms.items() if name in there}
+        histograms = {metric: name for metric, name in self.histograms.items() if name in there}
         gauges = {
             part: name if (name := getattr(self, part)) in there else ""
             for part in (
@@ -389,7 +391,7 @@ class Signals:
                 "prefill",
             )
         }
-        return replace(self, histograms=kept, **gauges)
+        return replace(self, histograms=histograms, **gauges)
 
 
 SIGNALS: dict[str, Signals] = {

@@ -360,8 +360,14 @@ def _request(line: _Line, unit: int, first_unit: int) -> ImportedRequest:
     first = line.first_ns
     if first is None and line.first_took is not None:
         first = begin + round(line.first_took[0] * (line.first_took[1] or first_unit))
-    seen = first is not None and end is not None and begin < first < end
-    events = () if end is None or outcome else (first, end) if seen and line.osl > 1 else (end,)
+    has_first_token = first is not None and end is not None and begin < first < end
+    events = (
+        ()
+        if end is None or outcome
+        else (first, end)
+        if has_first_token and line.osl > 1
+        else (end,)
+    )
     return ImportedRequest(
         due_ns=begin,
         sent_ns=begin,
@@ -370,7 +376,7 @@ def _request(line: _Line, unit: int, first_unit: int) -> ImportedRequest:
         osl=line.osl,
         outcome=outcome,
         single=False,
-        streamed=seen and line.osl > 1,
+        streamed=has_first_token and line.osl > 1,
     )
 
 
@@ -428,7 +434,7 @@ def _fields(document: Any) -> dict[str, Any]:
     """Every plain value of a line under the last parts of its path, whichever is nearest to the
     top.
     """
-    found: dict[str, Any] = {}
+    flat_fields: dict[str, Any] = {}
     level: list[tuple[str, Any]] = [("", document)] if isinstance(document, dict) else []
     for _ in range(DEPTH):
         below: list[tuple[str, Any]] = []
@@ -455,9 +461,9 @@ def _fields(document: Any) -> dict[str, Any]:
             parts = path.split(".")
             if value is not None and not isinstance(value, list):
                 for place in range(len(parts)):
-                    found.setdefault(".".join(parts[place:]), value)
+                    flat_fields.setdefault(".".join(parts[place:]), value)
         level = below
-    return found
+    return flat_fields
 
 
 def _first_of(value: Any) -> Any:

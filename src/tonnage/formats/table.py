@@ -366,10 +366,10 @@ def read_table(path: Path) -> Table:
 
 def _columns(path: Path, number: int, header: list[str]) -> dict[int, Column]:
     """Known columns by position; a soft one gives way to its canonical name."""
-    found: dict[str, tuple[int, Column]] = {}
-    seen: dict[str, int] = {}
+    columns: dict[str, tuple[int, Column]] = {}
+    positions: dict[str, int] = {}
     for index, name in enumerate(header):
-        if name.strip() and seen.setdefault(name.strip().lower(), index) != index:
+        if name.strip() and positions.setdefault(name.strip().lower(), index) != index:
             raise InputError(
                 f"{path}, line {number}: the column '{shown(name)}' stands twice; give each column"
                 " its own name"
@@ -380,7 +380,7 @@ def _columns(path: Path, number: int, header: list[str]) -> dict[int, Column]:
             raise InputError(f"{path}, line {number}: {error}") from None
         if column is None:
             continue
-        earlier = found.get(column.name)
+        earlier = columns.get(column.name)
         if earlier and earlier[1].soft == column.soft:
             both = f"'{shown(header[earlier[0]])}' and '{shown(name)}'"
             raise InputError(
@@ -388,8 +388,8 @@ def _columns(path: Path, number: int, header: list[str]) -> dict[int, Column]:
                 " them"
             )
         if earlier is None or earlier[1].soft:
-            found[column.name] = (index, column)
-    return dict(found.values())
+            columns[column.name] = (index, column)
+    return dict(columns.values())
 
 
 def _values(
@@ -479,7 +479,7 @@ def files_below(folder: Path, *patterns: str) -> list[Path]:
         InputError: more than ``MOST_FILES`` files are below the folder, such as those of a whole
             disk.
     """
-    found: dict[str, list[Path]] = {pattern: [] for pattern in patterns}
+    paths_by_pattern: dict[str, list[Path]] = {pattern: [] for pattern in patterns}
     looked = 0
     for place, folders, names in os.walk(folder):
         folders.sort()
@@ -490,8 +490,10 @@ def files_below(folder: Path, *patterns: str) -> list[Path]:
                 " the runs"
             )
         for pattern in patterns:
-            found[pattern] += [Path(place, name) for name in names if fnmatch(name, pattern)]
-    return [path for pattern in patterns for path in sorted(found[pattern])]
+            paths_by_pattern[pattern] += [
+                Path(place, name) for name in names if fnmatch(name, pattern)
+            ]
+    return [path for pattern in patterns for path in sorted(paths_by_pattern[pattern])]
 
 
 def load_json(path: Path, constant: Callable[[str], Any] = lambda word: None) -> Any:
@@ -526,17 +528,17 @@ def load_documents(path: Path) -> list[tuple[str, Any]]:
         if line.strip()
     ]
     if len(lines) > 1 and lines[0][1].startswith("{") and lines[0][1].rstrip().endswith("}"):
-        found = []
+        documents = []
         for number, line in lines:
             try:
-                found.append(
+                documents.append(
                     (f"{path}, line {number}", json.loads(line, parse_constant=lambda word: None))
                 )
             except (RecursionError, ValueError):
                 raise InputError(
                     f"{path}, line {number}: not JSON; give the file as the tool wrote it"
                 ) from None
-        return found
+        return documents
     document = load_json(path)
     if (
         isinstance(document, list)
@@ -662,5 +664,5 @@ def failures(
 
 def name_at(document: Any, *keys: str) -> str | None:
     """A name at the end of the keys, as messages show it; None where there is none."""
-    found = inside(document, *keys)
-    return shown(found) if isinstance(found, str) and found.strip() else None
+    text = inside(document, *keys)
+    return shown(text) if isinstance(text, str) and text.strip() else None

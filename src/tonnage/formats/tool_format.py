@@ -136,11 +136,11 @@ def tool_formats() -> tuple[ToolFormat, ...]:
         module.name
         for module in pkgutil.iter_modules(importlib.import_module("tonnage.formats").__path__)
     )
-    found = (
+    formats = (
         getattr(importlib.import_module(f"tonnage.formats.{name}"), "FORMAT", None)
         for name in names
     )
-    return tuple(each for each in found if isinstance(each, ToolFormat))
+    return tuple(tool_format for tool_format in formats if isinstance(tool_format, ToolFormat))
 
 
 def points_of(document: Any) -> Points | None:
@@ -149,9 +149,9 @@ def points_of(document: Any) -> Points | None:
     """
     return next(
         (
-            each.points
-            for each in tool_formats()
-            if each.points and each.points.recognises(document)
+            tool_format.points
+            for tool_format in tool_formats()
+            if tool_format.points and tool_format.points.recognises(document)
         ),
         None,
     )
@@ -204,15 +204,15 @@ def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[Imp
     document = first_document(text)
     if (rows := listed_rows(document)) is not None:
         text, document = "\n".join(map(json.dumps, rows)), rows[0]
-    known = [
+    readers = [
         (tool_format.tool, tool_format.requests)
         for tool_format in tool_formats()
         if tool_format.requests
     ]
-    reader = next((requests for _, requests in known if requests.recognises(document)), None)
+    reader = next((requests for _, requests in readers if requests.recognises(document)), None)
     # which of its lines is damaged, a reader of lines says
     if reader is None and lines and (document is None or "metadata" in document):
-        reader = next(requests for _, requests in known if requests.lines)
+        reader = next(requests for _, requests in readers if requests.lines)
     if reader is None:
         raise InputError(f"{source}: {not_read(document, requests=True)}")
     with as_written(str(source)):
@@ -221,8 +221,8 @@ def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[Imp
         else:
             runs = [
                 run
-                for one in _documents(text, document)
-                for run in reader.read(source, one, reading)
+                for part in _documents(text, document)
+                for run in reader.read(source, part, reading)
             ]
     if not all(run.requests for run in runs):
         raise InputError(f"{source}: holds no request; give a run that sent something")
@@ -264,9 +264,12 @@ def not_read(document: Any, *, requests: bool = False) -> str:
     tools = ", ".join(tool for tool, part in parts if part)
     tool = next(
         (
-            each.tool
-            for each in tool_formats()
-            if any(part and part.recognises(document) for part in (each.points, each.requests))
+            tool_format.tool
+            for tool_format in tool_formats()
+            if any(
+                part and part.recognises(document)
+                for part in (tool_format.points, tool_format.requests)
+            )
         ),
         "",
     )
@@ -308,9 +311,9 @@ def listed_rows(document: Any) -> list[Any] | None:
 
 def check_export(name: str) -> str:
     """The name of a format that runs are written in. Raises UnknownName: no format of that name."""
-    known = [tool_format.name for tool_format in tool_formats() if tool_format.write]
-    if name not in known:
-        raise UnknownName("export", name, known)
+    names = [tool_format.name for tool_format in tool_formats() if tool_format.write]
+    if name not in names:
+        raise UnknownName("export", name, names)
     return name
 
 

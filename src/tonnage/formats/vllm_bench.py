@@ -81,14 +81,14 @@ def _varied(values: object) -> str | None:
     """How the lengths of a run that was saved in detail vary: their deciles; None where they are
     equal, or not there.
     """
-    found = (
+    lengths = (
         sorted(v for v in values if isinstance(v, int) and 0 < v < MAX_COUNT)
         if isinstance(values, list)
         else []
     )
-    if len(found) < 2 or statistics.pstdev(found) <= VARIES * statistics.fmean(found):
+    if len(lengths) < 2 or statistics.pstdev(lengths) <= VARIES * statistics.fmean(lengths):
         return None
-    deciles = [found[len(found) * (2 * place + 1) // 20] for place in range(10)]
+    deciles = [lengths[len(lengths) * (2 * place + 1) // 20] for place in range(10)]
     return "histogram:" + ",".join(f"{tokens}:1" for tokens in deciles)
 
 
@@ -332,9 +332,9 @@ def _statistics(name: str, values: NDArray[Any]) -> dict[str, float]:
 
     if not values.size:
         return {}
-    found = {"mean": values.mean(), "median": np.median(values), "std": values.std()}
-    found |= {f"p{p}": np.percentile(values, p) for p in (90, 95, 99)}
-    return {f"{statistic}_{name}_ms": float(value) for statistic, value in found.items()}
+    figures = {"mean": values.mean(), "median": np.median(values), "std": values.std()}
+    figures |= {f"p{p}": np.percentile(values, p) for p in (90, 95, 99)}
+    return {f"{statistic}_{name}_ms": float(value) for statistic, value in figures.items()}
 
 
 is_vllm = with_keys("num_prompts", "total_output_tokens", "mean_ttft_ms")

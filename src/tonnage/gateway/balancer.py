@@ -180,10 +180,10 @@ class Balancer:
         blocks = self._prefixes.blocks(asked.body) if self._prefixes else []
         if self._prefixes:
             self._prefixes.match(blocks, self._matched)
-        seen = Seen(
+        visible = Seen(
             self._number, asked.session if self.policy == "session" else -1, asked.prompt_tokens
         )
-        place = self._route(self._view, seen, self._memory)
+        place = self._route(self._view, visible, self._memory)
         self._number += 1
         if place < 0:
             return None

@@ -300,13 +300,13 @@ class Gateway:
         that was sent is sent again.
         """
         headers = scope["headers"]
-        asked = Asked(
+        request = Asked(
             body=body,
             session_id=next((value for name, value in headers if name == b"x-session-id"), b""),
         )
-        model = asked.model if scope["method"] == "POST" else ""
-        tokens, tried = asked.prompt_tokens + asked.output_tokens, list[Backend]()
-        backend = self.balancer.choose(asked, tried, model)
+        model = request.model if scope["method"] == "POST" else ""
+        tokens, tried = request.prompt_tokens + request.output_tokens, list[Backend]()
+        backend = self.balancer.choose(request, tried, model)
         while backend is not None:
             tried.append(backend)
             backend.requests += 1
@@ -317,7 +317,7 @@ class Gateway:
                 return
             except UNREACHED:
                 backend.up = False
-                another = self.balancer.choose(asked, tried, model) if len(tried) == 1 else None
+                another = self.balancer.choose(request, tried, model) if len(tried) == 1 else None
                 outcome = "failed" if another is None else "retried"
             except Cut:
                 outcome = "cut"
@@ -376,9 +376,15 @@ class Gateway:
                 framed = response.status in (204, 304) or any(
                     name.lower() == b"transfer-encoding" for name, _ in response.headers
                 )
-                kept = _end_to_end(response.headers, (b"content-length",) if framed else ())
+                response_headers = _end_to_end(
+                    response.headers, (b"content-length",) if framed else ()
+                )
                 await send(
-                    {"type": "http.response.start", "status": response.status, "headers": kept}
+                    {
+                        "type": "http.response.start",
+                        "status": response.status,
+                        "headers": response_headers,
+                    }
                 )
                 async for piece in response.aiter_stream():
                     await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -60,9 +60,9 @@ class Worker:
             try:
                 self._tell(process, {"job": number, "kind": kind, "given": given})
                 while not ended:
-                    said = await self._said(process, number)
-                    ended = not UNDER_WAY & said.keys()
-                    yield said
+                    message = await self._said(process, number)
+                    ended = not UNDER_WAY & message.keys()
+                    yield message
             finally:
                 self._ending = (
                     None if ended else asyncio.ensure_future(self._cancelled(process, number))
@@ -72,8 +72,8 @@ class Worker:
         """The end of a job."""
         last: dict[str, Any] = {}
         async with contextlib.aclosing(self.run(kind, **given)) as run:
-            async for said in run:
-                last = said
+            async for message in run:
+                last = message
         return last
 
     async def _started(self) -> asyncio.subprocess.Process:
@@ -97,9 +97,9 @@ class Worker:
     async def _said(process: asyncio.subprocess.Process, number: int) -> dict[str, Any]:
         """The next line of a job; that its process ended where it did."""
         while process.stdout is not None and (line := await process.stdout.readline()):
-            said: dict[str, Any] = json.loads(line)
-            if said.pop("job") == number:
-                return said
+            message: dict[str, Any] = json.loads(line)
+            if message.pop("job") == number:
+                return message
         return {"faults": ["the process that simulates has ended; ask again"], "broken": True}
 
     async def _cancelled(self, process: asyncio.subprocess.Process, number: int) -> None:
@@ -134,9 +134,9 @@ def kind_of(path: Path) -> str:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return ""
-    said = str(document.get("schema", "")) if isinstance(document, dict) else ""
-    if said.startswith(("tonnage-", "tonnage.")):
-        return said[len("tonnage-") :].partition("/")[0]
+    schema = str(document.get("schema", "")) if isinstance(document, dict) else ""
+    if schema.startswith(("tonnage-", "tonnage.")):
+        return schema[len("tonnage-") :].partition("/")[0]
     return "config.json" if isinstance(document, dict) and "architectures" in document else ""
 
 
@@ -164,12 +164,12 @@ class Desk:
 
     def files(self, *endings: str) -> tuple[str, ...]:
         """Names of the files in the folder, those with certain endings, or all."""
-        found = sorted(
+        names = sorted(
             path.name
             for path in self.folder.iterdir()
             if path.is_file() and not path.name.startswith(".")
         )
-        return tuple(name for name in found if not endings or name.lower().endswith(endings))
+        return tuple(name for name in names if not endings or name.lower().endswith(endings))
 
     def understood(self, asked: Mapping[str, Any]) -> Asked:
         """The question of a form. Raises InputErrors: everything that is wrong with it."""
@@ -196,18 +196,18 @@ class Desk:
         async with aclosing(
             self.worker.run("size", asked=dict(asked), command=command_of(asked), today=today)
         ) as run:
-            async for said in run:
-                if "answer" in said:
-                    self._kept[key] = said["answer"]
+            async for message in run:
+                if "answer" in message:
+                    self._kept[key] = message["answer"]
                     while len(self._kept) > MOST_KEPT:
                         self._kept.popitem(last=False)
-                yield said
+                yield message
 
     async def plan_text(self, asked: Mapping[str, Any]) -> str:
         """The plan's JSON text. Raises InputError: the question cannot be answered."""
         last: dict[str, Any] = {}
-        async for said in self.sized(asked):
-            last = said
+        async for message in self.sized(asked):
+            last = message
         if "answer" not in last:
             raise InputError("\n".join(last.get("faults", ["cancelled"])))
         return str(last["answer"])
@@ -222,13 +222,14 @@ class Desk:
 
     def run_folders(self) -> tuple[str, ...]:
         """Names of the run folders of the folder, the newest first."""
-        found = [
+        folders = [
             path
             for path in self.folder.iterdir()
             if path.is_dir() and not path.is_symlink() and self.runs_in(path.name)
         ]
         return tuple(
-            path.name for path in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True)
+            path.name
+            for path in sorted(folders, key=lambda folder: folder.stat().st_mtime, reverse=True)
         )
 
     def runs_in(self, name: str) -> list[str]:

@@ -63,7 +63,7 @@ def question_of(query: str) -> Flat:
     """
     if len(query) > LONGEST_QUERY:
         raise InputError(f"the link has {len(query):,} characters; {LONGEST_QUERY:,} are allowed")
-    given: dict[str, list[str]] = {}
+    texts_by_name: dict[str, list[str]] = {}
     for name, value in parse_qsl(query):
         text = value.strip()
         if len(text) > LONGEST_VALUE:
@@ -71,25 +71,25 @@ def question_of(query: str) -> Flat:
                 f"{option(name[:40])}: longer than {LONGEST_VALUE:,} characters; shorten it"
             )
         if text:
-            given.setdefault(name, []).append(text)
-    form = given.pop("demand", [""])[0]
-    given.pop(BASE, None)
+            texts_by_name.setdefault(name, []).append(text)
+    form = texts_by_name.pop("demand", [""])[0]
+    texts_by_name.pop(BASE, None)
     dropped = {
         leaf for name, parts in FORMS.items() if form in FORMS and name != form for leaf in parts
     } - set(FORMS.get(form, ()))
     for metric in METRICS:
-        at, most = given.pop(f"{metric}.at", None), given.pop(f"{metric}.ms", None)
-        if at and most:
-            given[metric] = [f"{at[0]}<={most[0]}ms", *given.get(metric, [])]
-    unknown = next((name for name in given if name not in LEAVES), None)
+        at, bound = texts_by_name.pop(f"{metric}.at", None), texts_by_name.pop(f"{metric}.ms", None)
+        if at and bound:
+            texts_by_name[metric] = [f"{at[0]}<={bound[0]}ms", *texts_by_name.get(metric, [])]
+    unknown = next((name for name in texts_by_name if name not in LEAVES), None)
     if unknown is not None:
         raise InputError(
             f"{option(unknown[:40])}: unknown; a link holds the names that tonnage schema prints"
         )
     return {
-        name: _of_leaf(LEAVES[name], given[name])
+        name: _of_leaf(LEAVES[name], texts_by_name[name])
         for name in LEAVES
-        if name in given and name not in dropped
+        if name in texts_by_name and name not in dropped
     }
 
 
@@ -220,7 +220,7 @@ WAYS = (
 )
 SHOWN = {
     *("model", "isl", "osl", "gpu", "where", "have", "growth", "spare", "confidence", *METRICS),
-    *(leaf for one in FORMS.values() for leaf in one),
+    *(leaf for form_leaves in FORMS.values() for leaf in form_leaves),
 }
 # GPUs that have a box; others are typed
 OFFERED = (
@@ -238,7 +238,7 @@ _LIMIT = re.compile(r"\s*(mean|p50|p90|p95|p99)\s*<?=?\s*([\d.]+)\s*(ms|s)\s*")
 
 def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
     """The whole form of a question; ``files`` are those of the run folder."""
-    found = []
+    sections = []
     for branch, title in BRANCHES.items():
         mine = [
             leaf
@@ -246,7 +246,7 @@ def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
             if (leaf.path[0] if len(leaf.path) > 1 else "") == branch and leaf.name not in SHOWN
         ]
         opened = " open" if any(leaf.name in asked for leaf in mine) else ""
-        found.append(
+        sections.append(
             f"<details{opened}><summary>{escape(title)}</summary>{''.join(_leaf(leaf, asked) for leaf in mine)}</details>"  # noqa: E501
         )
     parts = (
@@ -266,7 +266,7 @@ def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
             "Growth, spare, confidence",
             "".join(_number(name, asked) for name in ("growth", "spare", "confidence")),
         ),
-        f'<div class="advanced"><h3>Advanced</h3>{"".join(found)}</div>',
+        f'<div class="advanced"><h3>Advanced</h3>{"".join(sections)}</div>',
     )
     return (
         '<form id="question" class="question" action="/size" method="get" hx-get="/size/estimate"'
@@ -381,8 +381,8 @@ def _demand(asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
 def _files(name: str, asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
     chosen = _value(name, asked)
     options = "".join(
-        f"<option{' selected' if one == chosen else ''}>{escape(one)}</option>"
-        for one in dict.fromkeys((*filter(None, (chosen,)), *files))
+        f"<option{' selected' if file_name == chosen else ''}>{escape(file_name)}</option>"
+        for file_name in dict.fromkeys((*filter(None, (chosen,)), *files))
     )
     return (
         f'<div class="field"><label for="f-{name}">{escape(LABELS[name])}</label><select'
@@ -394,8 +394,8 @@ def _files(name: str, asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
 def _use_cases() -> str:
     options = "".join(
         f'<option value="{name}">{name}</option>'
-        for name, one in PRESETS.items()
-        if any((one.limits.ttft, one.limits.itl))
+        for name, preset in PRESETS.items()
+        if any((preset.limits.ttft, preset.limits.itl))
     )
     return (
         '<div class="field"><label for="u-case">Usual limits of</label><select id="u-case"'
@@ -413,33 +413,34 @@ def _limit(metric: str, asked: Mapping[str, Any]) -> str:
     texts = [written] if isinstance(written, str) else list(written)
     match = _LIMIT.fullmatch(texts[0]) if texts else None
     statistic = match[1] if match else ""
-    most = "" if match is None else f"{float(match[2]) * (1 if match[3] == 'ms' else 1000):g}"
+    bound = "" if match is None else f"{float(match[2]) * (1 if match[3] == 'ms' else 1000):g}"
     rest = texts[1:] if match else texts
     options = "".join(
-        f"<option{' selected' if one == statistic else ''}>{one}</option>" for one in STATISTICS
+        f"<option{' selected' if choice == statistic else ''}>{choice}</option>"
+        for choice in STATISTICS
     )
     label = escape(LIMITED[metric])
-    kept = "".join(
-        f'<input type="hidden" name="{metric}" value="{escape(one)}"><p class="hint">also'
-        f" {escape(one)}</p>"
-        for one in rest
+    further = "".join(
+        f'<input type="hidden" name="{metric}" value="{escape(text)}"><p class="hint">also'
+        f" {escape(text)}</p>"
+        for text in rest
     )
     return (
         f'<div class="field limit"><label for="f-{metric}">{label}</label><span'
         f' class="pair"><select name="{metric}.at" aria-label="{label}, statistic"><option'
         f' value="">no limit</option>{options}</select><input id="f-{metric}" name="{metric}.ms"'
-        f' value="{most}" inputmode="decimal" data-limit="{metric}"><span'
-        f' class="unit">ms</span></span>{_slider(metric, LIMITED[metric])}{kept}</div>'
+        f' value="{bound}" inputmode="decimal" data-limit="{metric}"><span'
+        f' class="unit">ms</span></span>{_slider(metric, LIMITED[metric])}{further}</div>'
     )
 
 
 def _where(asked: Mapping[str, Any]) -> str:
-    chosen = [one.strip() for one in _value("gpu", asked).split(",") if one.strip()]
-    known = {gpu.name for gpu in gpus()}
+    chosen = [part.strip() for part in _value("gpu", asked).split(",") if part.strip()]
+    catalog_gpus = {gpu.name for gpu in gpus()}
     boxes = "".join(
         _box("gpu", name, name, name in chosen)
-        for name in (*OFFERED, *(one for one in chosen if one not in OFFERED))
-        if name in known or name in chosen
+        for name in (*OFFERED, *(typed for typed in chosen if typed not in OFFERED))
+        if name in catalog_gpus or name in chosen
     )
     ways = _value("where", asked).split(",")
     priced = "".join(_box("where", name, title, name in ways) for name, title in WAYS)

@@ -150,13 +150,13 @@ async def changed(request: Request) -> Response:
 async def keep(request: Request) -> Response:
     """Keep the plan of a question in the folder."""
     desk = desk_of(request)
-    asked = asked_of(request)
-    plan = await desk.plans(asked)
+    question = asked_of(request)
+    plan = await desk.plans(question)
     stem = re.sub(r"[^\w.+-]+", "-", title(plan[0]))[:80].strip("-")
     name = checked_name(f"{stem}.json")
     path = desk.folder / name
     check_inside(name, desk.folder, "name")
-    text = await desk.plan_text(asked)
+    text = await desk.plan_text(question)
     await run_in_threadpool(lambda: path.write_text(text, encoding="utf-8"))
     return HTMLResponse(f'<span class="hint" role="status">kept as {escape(name)}</span>')
 
@@ -192,8 +192,8 @@ async def look(request: Request) -> Response:
         "",
         last["answer"]["question"] | {"peak_rps": 20, "ttft": ["mean<=1s"], "benchmarks": name},
     )
-    for one in last["answer"]["kinds"]:
-        if one == "trace":
+    for content_kind in last["answer"]["kinds"]:
+        if content_kind == "trace":
             links += button(
                 "Size this traffic",
                 href=f"/size?{EXAMPLES}&trace={name}&ttft=p95<=1s",
@@ -241,11 +241,13 @@ def _yaml(name: str) -> str:
     """A scenario opens as a question; anything else may be prices."""
     document = read_document(name)
     if "model" in document or "demand" in document:
-        asked = {key: value for key, value in flat(document).items() if not isinstance(value, dict)}
+        question = {
+            key: value for key, value in flat(document).items() if not isinstance(value, dict)
+        }
         return _looked(
             name,
             "A scenario.",
-            button("Open the question", href=f"/size?{query_of(asked)}", kind="strong"),
+            button("Open the question", href=f"/size?{query_of(question)}", kind="strong"),
         )
     links = button(
         "Size with these prices",
@@ -288,7 +290,7 @@ def _packed(desk: Desk, plan: str, target: str) -> bytes:
         source.write_text(plan, encoding="utf-8")
         deployed = api.deploy(source, target=target, output=folder)
         packed = BytesIO()
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as found:
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as zip_file:
             for name in deployed.files:
-                found.write(folder / name, f"{target}/{name}")
+                zip_file.write(folder / name, f"{target}/{name}")
         return packed.getvalue()

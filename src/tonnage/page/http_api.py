@@ -83,8 +83,12 @@ async def size(request: Request) -> Response:
     """The plan of a scenario."""
     document, desk = await document_of(request), desk_of(request)
     check_inside(document, desk.folder)
-    said = flat(document)
-    command = "" if any(isinstance(value, dict) for value in said.values()) else command_of(said)
+    leaf_values = flat(document)
+    command = (
+        ""
+        if any(isinstance(value, dict) for value in leaf_values.values())
+        else command_of(leaf_values)
+    )
     today = datetime.now(tz=UTC).date().isoformat()
     return await _worked(
         request, desk, "size", asked={}, scenario=document, command=command, today=today
@@ -103,7 +107,9 @@ async def simulate(request: Request) -> Response:
     try:
         _arguments().model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
-        faults = {str(one["loc"][0]): one["msg"] for one in error.errors(include_url=False)}
+        faults = {
+            str(problem["loc"][0]): problem["msg"] for problem in error.errors(include_url=False)
+        }
         raise InputErrors(
             f"{name[:40]}: {message}; see /api/v1/openapi.json" for name, message in faults.items()
         ) from None
@@ -135,35 +141,37 @@ async def _worked(request: Request, desk: Desk, kind: str, **given: Any) -> Resp
 
 async def _events(desk: Desk, kind: str, given: dict[str, Any]) -> AsyncIterator[str]:
     async with aclosing(desk.worker.run(kind, **given)) as run:
-        async for said in run:
-            if "progress" in said:
+        async for message in run:
+            if "progress" in message:
                 yield event(
                     "progress",
-                    json.dumps(dict(zip(("done", "total", "name"), said["progress"], strict=True))),
+                    json.dumps(
+                        dict(zip(("done", "total", "name"), message["progress"], strict=True))
+                    ),
                 )
-            elif "decided" in said or "answer" in said:
-                yield event(*next(iter(said.items())))
+            elif "decided" in message or "answer" in message:
+                yield event(*next(iter(message.items())))
             else:
-                yield event("errors", json.dumps(said.get("faults", [])))
+                yield event("errors", json.dumps(message.get("faults", [])))
 
 
 async def memory(request: Request) -> Response:
     """Where the memory of a GPU goes."""
-    asked: dict[str, Any] = dict(request.query_params)
-    check_inside(asked, desk_of(request).folder)
-    unknown = sorted(set(asked) - set(MEMORY))
+    parameters: dict[str, Any] = dict(request.query_params)
+    check_inside(parameters, desk_of(request).folder)
+    unknown = sorted(set(parameters) - set(MEMORY))
     InputErrors.raise_if(
         [f"{name[:40]}: unknown; known are {', '.join(MEMORY)}" for name in unknown]
     )
     for name in NUMBERS:
-        if name in asked:
-            text = asked[name]
+        if name in parameters:
+            text = parameters[name]
             if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) > 0):
                 raise InputError(f"{name}: '{text[:20]}' is not a number of them; write 1 or more")
-            asked[name] = int(text)
-    if not asked.get("model"):
+            parameters[name] = int(text)
+    if not parameters.get("model"):
         raise InputError("model: missing; for example ?model=llama-3.1-8b")
-    return await _said(lambda: api.memory(**asked).to_json())
+    return await _said(lambda: api.memory(**parameters).to_json())
 
 
 async def compare(request: Request) -> Response:
@@ -209,7 +217,7 @@ def openapi() -> dict[str, Any]:
         "Plan": {"type": "object"},
     }
     text = json.dumps(components).replace("#/$defs/", "#/components/schemas/")
-    asked = {
+    comparison = {
         "type": "object",
         "required": ["first", "second"],
         "properties": {name: _ref("Plan") for name in ("first", "second")},
@@ -233,7 +241,7 @@ def openapi() -> dict[str, Any]:
                 "post": _posted("A deployment under load", _ref("Simulation"), streams=True)
             },
             "/api/v1/memory": {"get": _got("Where the memory of a GPU goes", memory_)},
-            "/api/v1/compare": {"post": _posted("What two plans say differently", asked)},
+            "/api/v1/compare": {"post": _posted("What two plans say differently", comparison)},
             "/api/v1/catalog": {
                 "get": _got("Entries of the catalog", [_parameter("text", "string")])
             },

@@ -169,12 +169,12 @@ def _segment(name: str, key: str, title: str, checked: bool) -> str:
 def _slider(
     name: str, label: str, about: tuple[str, float, float, float], asked: Mapping[str, str]
 ) -> str:
-    default, least, most, step = about
+    default, least, highest, step = about
     value = escape(asked.get(name, default)[:12])
     return (
         f'<div class="field slid"><label for="l-{name}">{label}</label><output'
         f' for="l-{name}">{value}</output><input type="range" id="l-{name}" name="{name}"'
-        f' min="{least:g}" max="{most:g}" step="{step:g}" value="{value}"></div>'
+        f' min="{least:g}" max="{highest:g}" step="{step:g}" value="{value}"></div>'
     )
 
 
@@ -184,7 +184,7 @@ def _in_seconds() -> str:
         f' name="{name}" value="{value}"></div>'
         for name, value in SECONDS.items()
     )
-    options = "".join(f"<option>{one}</option>" for one in BATCHING)
+    options = "".join(f"<option>{strategy}</option>" for strategy in BATCHING)
     return (
         '<section id="seconds" aria-labelledby="seconds-title"><h2 id="seconds-title">The same in'
         ' seconds</h2><p class="lead">The rules of a real engine, on a model and a GPU: every step'
@@ -223,14 +223,14 @@ def config_of(asked: Mapping[str, str], way: str) -> LessonConfig:
 
 
 def _number(name: str, text: str) -> float:
-    found = number_of(text)
-    if found is None:
+    parsed = number_of(text)
+    if parsed is None:
         raise InputError(f"{option(name)}: '{text[:20]}' is not a number; write one")
     return (
-        int(found)
+        int(parsed)
         if name not in ("prefill_ticks", "tick_rate", "osl_mean", "osl_std", "until")
-        and found.is_integer()
-        else found
+        and parsed.is_integer()
+        else parsed
     )
 
 
@@ -265,14 +265,14 @@ async def run(request: Request) -> Response:
 
 
 def _figures(result: LessonResult) -> dict[str, float | int | None]:
-    found = {
+    values = {
         "ttft": result.ttft,
         "e2e": result.e2e,
         "rate": result.requests_per_1k_ticks,
         "tokens": result.tokens_per_1k_ticks,
     }
     figures: dict[str, float | int | None] = {
-        name: None if isnan(value) else round(value, 2) for name, value in found.items()
+        name: None if isnan(value) else round(value, 2) for name, value in values.items()
     }
     return {**figures, "busy": round(100 * result.busy_slots, 1), "left": result.final_queue}
 
@@ -280,25 +280,25 @@ def _figures(result: LessonResult) -> dict[str, float | int | None]:
 async def seconds(request: Request) -> Response:
     """The slots of a simulated engine, as figures."""
     desk = desk_of(request)
-    asked: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         name: value
         for name, value in request.query_params.items()
         if value and name in (*SECONDS, "batcher")
     }
     try:
-        check_inside(asked, desk.folder)
-        for name, most in (
+        check_inside(parameters, desk.folder)
+        for name, limit in (
             ("concurrency", MOST_REQUESTS),
             ("requests", MOST_REQUESTS),
             ("isl", 20_000),
             ("osl", 20_000),
         ):
-            if not 1 <= _number(name, asked.get(name, "")) <= most:
+            if not 1 <= _number(name, parameters.get(name, "")) <= limit:
                 raise InputError(
-                    f"{option(name)}: {asked[name]} cannot be drawn; write 1 to {most:,}"
+                    f"{option(name)}: {parameters[name]} cannot be drawn; write 1 to {limit:,}"
                 )
-        asked["requests"] = int(_number("requests", asked["requests"]))
+        parameters["requests"] = int(_number("requests", parameters["requests"]))
     except InputError as error:
         return HTMLResponse(faults(str(error).splitlines()))
-    last = await desk.worker.answer("timeline", asked=asked)
+    last = await desk.worker.answer("timeline", asked=parameters)
     return HTMLResponse(last.get("answer") or faults(last.get("faults", ["cancelled"])))

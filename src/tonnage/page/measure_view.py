@@ -131,16 +131,17 @@ def _address(run: str, plan: str) -> str:
 async def live(request: Request) -> Response:
     """A measurement as server-sent events: readings as it goes, then the run."""
     desk = desk_of(request)
-    given = {
+    fields = {
         name: value.strip()
         for name, value in request.query_params.items()
         if name in FIELDS and value.strip()
     }
-    asked: dict[str, Any] = {
-        name: [value] if name == "slo" else value for name, value in given.items()
+    arguments: dict[str, Any] = {
+        name: [value] if name == "slo" else value for name, value in fields.items()
     }
     check_inside(
-        {name: value for name, value in asked.items() if name not in ("url", "model")}, desk.folder
+        {name: value for name, value in arguments.items() if name not in ("url", "model")},
+        desk.folder,
     )
     now = datetime.now(tz=UTC)
     output = f"run-{now:%Y%m%d-%H%M%S}"
@@ -149,21 +150,21 @@ async def live(request: Request) -> Response:
     plan = request.query_params.get("plan", "")
 
     async def events() -> AsyncIterator[str]:
-        if not asked.get("url") or not asked.get("model"):
+        if not arguments.get("url") or not arguments.get("model"):
             yield event(
                 "answer",
                 faults(["url, model: missing; for example http://127.0.0.1:8000 and llama-3.1-8b"]),
             )
             return
         run = desk.bench.run(
-            "bench", asked=asked, output=output, selftest=selftest, provenance=provenance
+            "bench", asked=arguments, output=output, selftest=selftest, provenance=provenance
         )
         async with aclosing(run) as said_of:
-            async for said in said_of:
-                if "live" in said:
-                    yield event("live", json.dumps(said["live"]))
-                elif "faults" in said:
-                    yield event("answer", faults(said["faults"]))
+            async for message in said_of:
+                if "live" in message:
+                    yield event("live", json.dumps(message["live"]))
+                elif "faults" in message:
+                    yield event("answer", faults(message["faults"]))
                 else:
                     yield event("answer", await run_in_threadpool(_measured, desk, output, plan))
 
@@ -201,9 +202,9 @@ def _calibrate_button(run: str, plan: str) -> str:
 
 async def predicted(request: Request) -> Response:
     """The measured run next to its prediction."""
-    desk, given = desk_of(request), request.query_params
-    run = named(given.get("run", ""), desk.run_folders(), "run")
-    plan = named(given.get("plan", ""), desk.plan_files(), "plan")
+    desk, query = desk_of(request), request.query_params
+    run = named(query.get("run", ""), desk.run_folders(), "run")
+    plan = named(query.get("plan", ""), desk.plan_files(), "plan")
     last = await desk.worker.answer("predicted", runs=desk.runs_in(run), plan=plan)
     if "answer" not in last:
         return HTMLResponse(faults(last.get("faults", ["cancelled"])))
@@ -216,9 +217,9 @@ async def predicted(request: Request) -> Response:
 
 async def calibrate(request: Request) -> Response:
     """Factors from a run, in a file of the folder, and the same question with them."""
-    desk, given = desk_of(request), request.query_params
-    run = named(given.get("run", ""), desk.run_folders(), "run")
-    plan = named(given.get("plan", ""), desk.plan_files(), "plan")
+    desk, query = desk_of(request), request.query_params
+    run = named(query.get("run", ""), desk.run_folders(), "run")
+    plan = named(query.get("plan", ""), desk.plan_files(), "plan")
     output = f"{run}-factors.json"
     today = datetime.now(tz=UTC).date().isoformat()
     last = await desk.worker.answer(

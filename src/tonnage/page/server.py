@@ -90,10 +90,10 @@ async def token_checked(request: Request) -> Response:
 
 async def asset(request: Request) -> Response:
     """A script or a style."""
-    found = ASSETS.get(request.path_params["name"])
-    if found is None:
+    location = ASSETS.get(request.path_params["name"])
+    if location is None:
         return PlainTextResponse("not found", status_code=404)
-    package, name = found
+    package, name = location
     media = "text/css" if name.endswith(".css") else "text/javascript"
     return Response(
         files(package).joinpath(name).read_bytes(),

@@ -153,14 +153,14 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                said = MutableHeaders(raw=message["headers"])
-                if said.get("content-security-policy") is None:
-                    said["content-security-policy"] = POLICY
-                elif not said["content-security-policy"]:
-                    del said["content-security-policy"]
-                said["x-content-type-options"] = "nosniff"
-                said["referrer-policy"] = "no-referrer"
-                said["cross-origin-resource-policy"] = "same-origin"
+                response_headers = MutableHeaders(raw=message["headers"])
+                if response_headers.get("content-security-policy") is None:
+                    response_headers["content-security-policy"] = POLICY
+                elif not response_headers["content-security-policy"]:
+                    del response_headers["content-security-policy"]
+                response_headers["x-content-type-options"] = "nosniff"
+                response_headers["referrer-policy"] = "no-referrer"
+                response_headers["cross-origin-resource-policy"] = "same-origin"
             await send(message)
 
         await self.app(scope, receive, guarded)
@@ -185,8 +185,8 @@ class Guard:
 
 def desk_of(request: Request) -> Desk:
     """The desk of the server."""
-    found: Desk = request.app.state.desk
-    return found
+    desk: Desk = request.app.state.desk
+    return desk
 
 
 def asked_of(request: Request, query: str | None = None) -> Flat:

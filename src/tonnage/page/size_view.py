@@ -76,10 +76,10 @@ def routes() -> list[Route]:
 
 async def view(request: Request) -> Response:
     """The form, an estimate, and the place of the answer."""
-    asked = asked_of(request) or EXAMPLE
-    questions = form(asked, desk_of(request).files(".csv", ".jsonl", ".json", ".parquet"))
+    question = asked_of(request) or EXAMPLE
+    questions = form(question, desk_of(request).files(".csv", ".jsonl", ".json", ".parquet"))
     inside = f'<h1 class="sr">Size</h1><div class="two">\n{questions}{_results()}'
-    return HTMLResponse(page("size", "Size", inside, query=query_of(asked)))
+    return HTMLResponse(page("size", "Size", inside, query=query_of(question)))
 
 
 def _results(attributes: str = "") -> str:
@@ -96,13 +96,13 @@ def _results(attributes: str = "") -> str:
 async def estimate(request: Request) -> Response:
     """Closed forms, at once, for each change of the form."""
     try:
-        asked = asked_of(request)
-        estimates = await run_in_threadpool(desk_of(request).estimated, asked)
+        question = asked_of(request)
+        estimates = await run_in_threadpool(desk_of(request).estimated, question)
     except InputError as error:
         return HTMLResponse(faults(str(error).splitlines()))
-    base, query = request.query_params.get(BASE), query_of(asked)
+    base, query = request.query_params.get(BASE), query_of(question)
     address = f"/size?{query}" if base is None else f"/what-if?{query}&{BASE}={quote(base)}"
-    return HTMLResponse(_estimated(estimates, asked), headers={"HX-Replace-Url": address})
+    return HTMLResponse(_estimated(estimates, question), headers={"HX-Replace-Url": address})
 
 
 def _estimated(found: tuple[Estimate, ...], asked: Mapping[str, Any]) -> str:
@@ -115,16 +115,17 @@ def _estimated(found: tuple[Estimate, ...], asked: Mapping[str, Any]) -> str:
             f' class="hint">{words}</p></div>'
         )
     best, shown = found[0], found[:SAID]
-    most = max(estimate.gpus for estimate in shown)
+    most_gpus = max(estimate.gpus for estimate in shown)
     rows, d = "", best.deployment
-    for one in shown:
+    for candidate in shown:
         bar = (
             '<span class="track"><span class="fill'
-            f' s{max(1, round(20 * one.gpus / most))}"></span></span>'
+            f' s{max(1, round(20 * candidate.gpus / most_gpus))}"></span></span>'
         )
         rows += (
-            f'<li><span class="name">{one.systems} × {escape(one.system)}</span>{bar}<span'
-            f' class="count">{one.gpus} GPUs</span></li>'
+            f'<li><span class="name">{candidate.systems} ×'
+            f' {escape(candidate.system)}</span>{bar}<span class="count">{candidate.gpus}'
+            " GPUs</span></li>"
         )
     return (
         f'<div data-query="{query}"><p class="tag">Estimate, closed forms, no queue</p><p'
@@ -140,26 +141,30 @@ async def usual(request: Request) -> Response:
     """The form with the limits of a use case in place of the earlier ones."""
     chosen = request.query_params.get("usual", "")
     query = "&".join(part for part in request.url.query.split("&") if not part.startswith("usual="))
-    asked = question_of(query)
-    preset = next((one for name, one in PRESETS.items() if name == chosen), None)
+    question = question_of(query)
+    preset = next((candidate for name, candidate in PRESETS.items() if name == chosen), None)
     if preset is not None:
         limits = {
             name: [text]
             for name in ("ttft", "itl", "tpot", "e2e")
             if (text := getattr(preset.limits, name))
         }
-        asked = {
+        question = {
             name: value
-            for name, value in asked.items()
+            for name, value in question.items()
             if name not in ("ttft", "itl", "tpot", "e2e")
         } | limits
-    return HTMLResponse(form(asked, desk_of(request).files(".csv", ".jsonl", ".json", ".parquet")))
+    return HTMLResponse(
+        form(question, desk_of(request).files(".csv", ".jsonl", ".json", ".parquet"))
+    )
 
 
 async def models(request: Request) -> Response:
     """Models whose name, owner or notes have the words that were typed."""
     models = [
-        one for one in search(request.query_params.get("model", "")[:80]) if isinstance(one, Model)
+        model
+        for model in search(request.query_params.get("model", "")[:80])
+        if isinstance(model, Model)
     ]
     options = (
         f'<option value="{escape(model.name)}">{model.parameters / 1e9:,.1f} billion parameters,'
@@ -171,25 +176,28 @@ async def models(request: Request) -> Response:
 
 async def stream(request: Request) -> Response:
     """The simulated answer, with its progress, as server-sent events."""
-    asked, desk = asked_of(request), desk_of(request)
+    question, desk = asked_of(request), desk_of(request)
 
     async def events() -> AsyncIterator[str]:
         try:
-            async with aclosing(desk.sized(asked)) as answer:
-                async for said in answer:
-                    if "progress" in said:
-                        yield event("progress", json.dumps(said["progress"]))
-                    elif "decided" in said:
+            async with aclosing(desk.sized(question)) as answer:
+                async for message in answer:
+                    if "progress" in message:
+                        yield event("progress", json.dumps(message["progress"]))
+                    elif "decided" in message:
                         yield event(
-                            "decided", _pages(plans_of(json.loads(said["decided"]), "the choice"))
+                            "decided",
+                            _pages(plans_of(json.loads(message["decided"]), "the choice")),
                         )
-                    elif "answer" in said:
+                    elif "answer" in message:
                         yield event(
                             "answer",
-                            answered(plans_of(json.loads(said["answer"]), "the answer"), asked),
+                            answered(
+                                plans_of(json.loads(message["answer"]), "the answer"), question
+                            ),
                         )
-                    elif "faults" in said:
-                        yield event("answer", faults(said["faults"]))
+                    elif "faults" in message:
+                        yield event("answer", faults(message["faults"]))
         except InputError as error:
             yield event("answer", faults(str(error).splitlines()))
 
@@ -234,16 +242,16 @@ async def exported(request: Request) -> Response:
     kind, desk = request.path_params["kind"], desk_of(request)
     if kind not in ("json", "yaml", "csv", "html"):
         return PlainTextResponse("not found", status_code=404)
-    asked = asked_of(request)
+    question = asked_of(request)
     if kind == "yaml":
         return _download(
-            to_yaml((await run_in_threadpool(desk.understood, asked)).scenario),
+            to_yaml((await run_in_threadpool(desk.understood, question)).scenario),
             "application/yaml",
             "question.yaml",
         )
     if kind == "json":
-        return _download(await desk.plan_text(asked), "application/json", "plan.json")
-    plans = await desk.plans(asked)
+        return _download(await desk.plan_text(question), "application/json", "plan.json")
+    plans = await desk.plans(question)
     if kind == "csv":
         return _download(plan_csv(plans), "text/csv", "plan.csv")
     return HTMLResponse(html(report(*plans)), headers={"content-security-policy": ""})
@@ -263,18 +271,20 @@ DRAG = (
 
 async def what_if(request: Request) -> Response:
     """The sliders, and the places of the answers."""
-    asked = asked_of(request) or EXAMPLE
-    base = request.query_params.get(BASE) or query_of(asked)
+    question = asked_of(request) or EXAMPLE
+    base = request.query_params.get(BASE) or query_of(question)
     results = _results(f' data-stream="/what-if/stream" data-base="{escape(base)}"')
-    inside = f'<h1 class="sr">What if</h1><div class="two">\n{what_if_form(asked, base)}{results}'
+    inside = (
+        f'<h1 class="sr">What if</h1><div class="two">\n{what_if_form(question, base)}{results}'
+    )
     return HTMLResponse(
-        page("what-if", "What if", inside, query=query_of(asked), scripts=("drag.js",))
+        page("what-if", "What if", inside, query=query_of(question), scripts=("drag.js",))
     )
 
 
 async def changes(request: Request) -> Response:
     """The answer with the changes next to the one that they began with."""
-    desk, asked, base = (
+    desk, changed, base = (
         desk_of(request),
         asked_of(request),
         question_of(request.query_params.get(BASE, "")),
@@ -283,17 +293,17 @@ async def changes(request: Request) -> Response:
     async def events() -> AsyncIterator[str]:
         try:
             plans = []
-            for question in (base, asked):
+            for question in (base, changed):
                 async with aclosing(desk.sized(question)) as answer:
-                    async for said in answer:
-                        if "progress" in said:
-                            yield event("progress", json.dumps(said["progress"]))
-                        elif "answer" in said:
-                            plans.append(plans_of(json.loads(said["answer"]), "the answer")[0])
-                        elif "faults" in said:
-                            yield event("answer", faults(said["faults"]))
+                    async for message in answer:
+                        if "progress" in message:
+                            yield event("progress", json.dumps(message["progress"]))
+                        elif "answer" in message:
+                            plans.append(plans_of(json.loads(message["answer"]), "the answer")[0])
+                        elif "faults" in message:
+                            yield event("answer", faults(message["faults"]))
                             return
-            yield event("answer", _before_and_now(plans[0], plans[1], query_of(asked)))
+            yield event("answer", _before_and_now(plans[0], plans[1], query_of(changed)))
         except InputError as error:
             yield event("answer", faults(str(error).splitlines()))
 
@@ -304,7 +314,7 @@ def _before_and_now(base: Plan, plan: Plan, query: str) -> str:
     """Before and now, the figure whose limits can be dragged, and how the answer moves with each
     input.
     """
-    before, now = (dict(first_glance(one)) for one in (base, plan))
+    before, now = (dict(first_glance(shown_plan)) for shown_plan in (base, plan))
     rows = tuple(
         (name, before.get(name, ABSENT), now.get(name, ABSENT))
         for name in dict.fromkeys((*now, *before))
@@ -351,12 +361,14 @@ def _compared_at(places: Sequence[str], path: str = "/compare") -> str:
 async def compare(request: Request) -> Response:
     """What is compared, and the place of the answer."""
     places = places_of(request)
-    kept = "".join(f'<input type="hidden" name="p" value="{escape(place)}">' for place in places)
+    hidden_inputs = "".join(
+        f'<input type="hidden" name="p" value="{escape(place)}">' for place in places
+    )
     inside = (
         '<h1>Compare</h1><p class="lead">Up to four plans side by side. <em>Compare</em> under an'
         " answer of Size adds it here; the address of this page holds all of them.</p>\n<form"
-        f' class="add" action="/compare" method="get">{kept}<label for="add-p">Add the link of a'
-        ' plan</label><input id="add-p" name="p"'
+        f' class="add" action="/compare" method="get">{hidden_inputs}<label for="add-p">Add the'
+        ' link of a plan</label><input id="add-p" name="p"'
         ' placeholder="model=llama-3.1-8b&amp;isl=2000&amp;…" spellcheck="false"><button'
         ' class="button">Add</button></form>\n'
     )
@@ -375,7 +387,7 @@ async def compare(request: Request) -> Response:
 
 def _box(place: str, letter: str, places: list[str]) -> str:
     """One of the plans: where its question is, and how to leave it out."""
-    rest = [one for one in places if one != place]
+    rest = [listed_place for listed_place in places if listed_place != place]
     link = f'<a href="/size?{escape(place)}">change</a> ' if not place.startswith("@") else ""
     words = (
         place
@@ -423,9 +435,11 @@ def _side_by_side(plans: Sequence[Plan]) -> str:
         if figure is None
         else Drawing(figure, "The lower and the further right, the better.", None)
     )
-    found = f'<div class="columns">{columns}</div>'
-    found += fragment(section("curves", "Latency against load", drawn)) if drawn is not None else ""
-    found += fragment(compared(plans, [in_one(plan) for plan in plans], names))
+    markup = f'<div class="columns">{columns}</div>'
+    markup += (
+        fragment(section("curves", "Latency against load", drawn)) if drawn is not None else ""
+    )
+    markup += fragment(compared(plans, [in_one(plan) for plan in plans], names))
     for place, plan in enumerate(plans[1:], 1):
         different = diff_text(differences(plans[0], plan), (names[0], names[place]))
         both = f"{LETTERS[0]} and {LETTERS[place]}"
@@ -434,10 +448,10 @@ def _side_by_side(plans: Sequence[Plan]) -> str:
             for section in different.sections
         ]
         parts = zip(different.sections, titles, strict=True)
-        found += fragment(
+        markup += fragment(
             *(
                 replace(section, key=f"{section.key}-{place}", title=words)
                 for section, words in parts
             )
         )
-    return f'<div class="ready">{found}</div>'
+    return f'<div class="ready">{markup}</div>'

@@ -150,7 +150,7 @@ class Jobs:
             return scored(api.score(name, worst=5, progress=self.progress))
 
         question: dict[str, Any] = {}
-        found: dict[str, str] = {}
+        fragments: dict[str, str] = {}
         why: list[str] = []
         shows: dict[str, Callable[[], Document]] = {
             "points": points,
@@ -158,12 +158,12 @@ class Jobs:
         }
         for kind, show in shows.items():
             try:
-                found[kind] = fragment(*show().sections)
+                fragments[kind] = fragment(*show().sections)
             except InputError as error:
                 why.append(f"not {kind}: {str(error).splitlines()[0]}")
-        if not found:
+        if not fragments:
             raise InputError("\n".join(why))
-        return {"kinds": list(found), "question": question, "html": "".join(found.values())}
+        return {"kinds": list(fragments), "question": question, "html": "".join(fragments.values())}
 
     def predicted(self, *, runs: list[str], plan: str) -> str:
         """Each run next to what a plan's deployment is predicted to do with its requests, or why
@@ -209,7 +209,7 @@ def main() -> None:
     """Work until standard input ends."""
     os.nice(int(sys.argv[1]))
     lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
-    wanted: set[int] = set()
+    active_jobs: set[int] = set()
     lock = threading.Lock()
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else prints does not come between the lines
@@ -221,24 +221,24 @@ def main() -> None:
 
     def read() -> None:
         for line in sys.stdin:
-            told = json.loads(line)
-            if "cancel" in told:
-                wanted.discard(told["cancel"])
+            message = json.loads(line)
+            if "cancel" in message:
+                active_jobs.discard(message["cancel"])
             else:
-                wanted.add(told["job"])
-                lines.put(told)
+                active_jobs.add(message["job"])
+                lines.put(message)
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
     number = 0
-    jobs = Jobs(lambda said: write(number, said), lambda: number in wanted)
+    jobs = Jobs(lambda message: write(number, message), lambda: number in active_jobs)
     while True:
-        told = lines.get()
-        number = told["job"]
+        order = lines.get()
+        number = order["job"]
         try:
-            if number not in wanted:
+            if number not in active_jobs:
                 raise Cancelled
-            write(number, {"answer": getattr(jobs, told["kind"])(**told["given"])})
+            write(number, {"answer": getattr(jobs, order["kind"])(**order["given"])})
         except (Cancelled, KeyboardInterrupt):
             write(number, {"cancelled": True})
         except TonnageError as error:
@@ -255,7 +255,7 @@ def main() -> None:
                     "broken": True,
                 },
             )
-        wanted.discard(number)
+        active_jobs.discard(number)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,11 @@ def shipped_json(name: str, again: str) -> dict[str, Any]:
     object, and what to do (``again``).
     """
     try:
-        found = json.loads(
+        document = json.loads(
             (resources.files("tonnage.perf") / "coefficients" / name).read_text(encoding="utf-8")
         )
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"perf/coefficients/{name}: {error}; {again}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise DataError(f"perf/coefficients/{name}: is no object of keys and values; {again}")
-    return found
+    return document

@@ -258,20 +258,20 @@ def formats(tables: Tables) -> dict[str, Any]:
     """Formats that the wheel infers from such checkpoints, and for experts how they are split."""
     narrow = tables.backend == "trtllm" and tables.kv == "fp8" and not tables.model.has_latent_cache
     attention = "fp8" if narrow else "bfloat16"
-    found: dict[str, Any] = {
+    modes: dict[str, Any] = {
         "gemm_quant_mode": tables.gemm,
         "kvcache_quant_mode": tables.kv,
         "fmha_quant_mode": attention,
     }
     if tables.model.is_moe:
         p = tables.parallelism
-        found |= {
+        modes |= {
             "moe_quant_mode": tables.experts,
             "attention_dp_size": p.dp,
             "moe_tp_size": p.moe_tp,
             "moe_ep_size": p.ep,
         }
-    return found
+    return modes
 
 
 def written(model: Model, folder: Path) -> str:
@@ -313,9 +313,13 @@ def written(model: Model, folder: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _grid(tables: Tables) -> tuple[TimedStep, ...]:
-    handle, most = compiled(tables), tables.model.max_context
+    handle, max_context = compiled(tables), tables.model.max_context
     try:
-        return (*_decodes(handle, most), *_prefills(handle, most), *_mixed(handle, most))
+        return (
+            *_decodes(handle, max_context),
+            *_prefills(handle, max_context),
+            *_mixed(handle, max_context),
+        )
     except Exception as error:  # as above
         raise tables.refuse(error) from None
 

@@ -151,12 +151,12 @@ def add_attention(
         model, gpu, tp: what runs, on how many GPUs of a rank.
         precision: as the GPU executes it.
     """
-    for some, reached in zip(model.by_kind, terms, strict=True):
-        work = some.mixer.work(precision.kv_bits, tp)
-        _prompts(c, some, work, reached, gpu)
-        _decodes(c, some, work, reached, gpu)
+    for layer_group, reached in zip(model.by_kind, terms, strict=True):
+        work = layer_group.mixer.work(precision.kv_bits, tp)
+        _prompts(c, layer_group, work, reached, gpu)
+        _decodes(c, layer_group, work, reached, gpu)
         if reached.walk_s > 0.0:
-            _walks(c, some, reached, gpu, tp, work)
+            _walks(c, layer_group, reached, gpu, tp, work)
 
 
 def _prompts(c: list[float], some: Layers, work: Work, terms: AttentionTerms, gpu: Gpu) -> None:

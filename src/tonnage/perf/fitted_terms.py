@@ -440,12 +440,12 @@ def acts_on() -> dict[str, tuple[tuple[str, int], ...]]:
     """The engine terms that each factor of a calibration multiplies, with the power of the
     factor.
     """
-    found: dict[str, list[tuple[str, int]]] = {}
+    terms_by_factor: dict[str, list[tuple[str, int]]] = {}
     for term in FITTED_TERMS:
         if term.factor is not None:
             factor, power = term.factor
-            found.setdefault(factor, []).append((term.name, power))
-    return {factor: tuple(terms) for factor, terms in found.items()}
+            terms_by_factor.setdefault(factor, []).append((term.name, power))
+    return {factor: tuple(terms) for factor, terms in terms_by_factor.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,8 +460,8 @@ class Vocabulary:
         return next(
             (
                 term
-                for one, term in self.patterns[group]
-                if (one == key if isinstance(one, str) else one.fullmatch(key))
+                for pattern, term in self.patterns[group]
+                if (pattern == key if isinstance(pattern, str) else pattern.fullmatch(key))
             ),
             None,
         )
@@ -482,7 +482,11 @@ def vocabulary(generations: Iterable[str], formats: Iterable[str]) -> Vocabulary
         if "{" not in key:
             return key
         return re.compile(
-            re.sub(r"\\\{(\w+)\\\}", lambda found: f"(?:{values[found[1]]})", re.escape(key))
+            re.sub(
+                r"\\\{(\w+)\\\}",
+                lambda placeholder: f"(?:{values[placeholder[1]]})",
+                re.escape(key),
+            )
         )
 
     return Vocabulary(

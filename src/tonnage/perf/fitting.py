@@ -51,20 +51,27 @@ def instead(deployment: Deployment, isl: int, osl: int) -> str:
     """
     wider, narrower = list(_wider(deployment)), list(_narrower(deployment))
     both = [
-        (f"{tp} {precision}", replace(one, precision=narrow.precision))
-        for tp, one in wider
+        (f"{tp} {precision}", replace(wide, precision=narrow.precision))
+        for tp, wide in wider
         for precision, narrow in narrower
     ]
     ways = [
-        next((way for way, one in tried if holds(one, isl, osl)), "") for tried in (wider, narrower)
+        next((way for way, candidate in tried if holds(candidate, isl, osl)), "")
+        for tried in (wider, narrower)
     ]
-    ways = ways if any(ways) else [next((way for way, one in both if holds(one, isl, osl)), "")]
+    ways = (
+        ways
+        if any(ways)
+        else [next((way for way, candidate in both if holds(candidate, isl, osl)), "")]
+    )
     ways.append(
         next(
             (
                 way
-                for way, one in _larger(deployment, [deployment, *(one for _, one in wider)])
-                if holds(one, isl, osl)
+                for way, candidate in _larger(
+                    deployment, [deployment, *(wide for _, wide in wider)]
+                )
+                if holds(candidate, isl, osl)
             ),
             "",
         )

@@ -111,9 +111,12 @@ def _eager_s(groups: TermGroups, model: Model) -> float:
     """Seconds that a step with prefill takes longer for what latent attention, and a scan over the
     states of a prompt, launch.
     """
-    each = dict.fromkeys(WITH_LATENT, groups.engine.get("latent_prefill_s", 0.0))
-    each |= dict.fromkeys(WITH_STATE, groups.shared.get("state_prefill_s", 0.0))
-    return sum(some.layers * each.get(some.mixer.kind, 0.0) for some in model.by_kind)
+    seconds_by_kind = dict.fromkeys(WITH_LATENT, groups.engine.get("latent_prefill_s", 0.0))
+    seconds_by_kind |= dict.fromkeys(WITH_STATE, groups.shared.get("state_prefill_s", 0.0))
+    return sum(
+        layer_group.layers * seconds_by_kind.get(layer_group.mixer.kind, 0.0)
+        for layer_group in model.by_kind
+    )
 
 
 def _launched_layers(groups: TermGroups, model: Model) -> float:
@@ -121,14 +124,17 @@ def _launched_layers(groups: TermGroups, model: Model) -> float:
     one or the other, it is half of one.
     """
     shared, latent = groups.shared, groups.engine.get("latent_layer", 1.0)
-    each = {"latent": latent, **dict.fromkeys(WITH_STATE, shared["state_layer"])}
+    launches = {"latent": latent, **dict.fromkeys(WITH_STATE, shared["state_layer"])}
     choosing = {
         kind: 1.0 + share * (shared["sparse_layer"] - 1.0) for kind, share in CHOOSING.items()
     }
-    each |= {
+    launches |= {
         kind: layer * (latent if kind in SPARSE_LATENT else 1.0) for kind, layer in choosing.items()
     }
-    launched: float = sum(some.layers * each.get(some.mixer.kind, 1.0) for some in model.by_kind)
+    launched: float = sum(
+        layer_group.layers * launches.get(layer_group.mixer.kind, 1.0)
+        for layer_group in model.by_kind
+    )
     halves = model.mixing_layers + model.inner_layers
     return (
         launched

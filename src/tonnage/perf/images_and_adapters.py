@@ -66,25 +66,27 @@ def changed(model: Model, on: str) -> list[Changed]:
     """What adapters change: the projections of the layers that mix tokens, and those of MLPs and
     experts where they change all.
     """
-    found = []
-    for some in model.by_kind:
+    changes = []
+    for layer_group in model.by_kind:
         width, inner = (
-            some.mixer.width,
-            some.mixer.parameters(model.hidden) // model.hidden - some.mixer.width,
+            layer_group.mixer.width,
+            layer_group.mixer.parameters(model.hidden) // model.hidden - layer_group.mixer.width,
         )
-        found += _group(some.layers, 1, 1, (3 * model.hidden, inner), (width, model.hidden))
+        changes += _group(
+            layer_group.layers, 1, 1, (3 * model.hidden, inner), (width, model.hidden)
+        )
     if on == "attention":
-        return found
+        return changes
     for layers, experts, used, hidden, ffn in _perceptrons(model):
         gates = 2 if model.gated else 1
-        found += _group(layers, experts, used, (gates * hidden, gates * ffn), (ffn, hidden))
-    return found
+        changes += _group(layers, experts, used, (gates * hidden, gates * ffn), (ffn, hidden))
+    return changes
 
 
 def _perceptrons(model: Model) -> list[tuple[int, int, int, int, int]]:
     """MLPs: layers, experts of each, how many a token uses, and their widths."""
     experts = model.experts if model.is_moe else 1
-    found = [
+    perceptrons = [
         (
             model.expert_layers,
             experts,
@@ -93,10 +95,10 @@ def _perceptrons(model: Model) -> list[tuple[int, int, int, int, int]]:
             model.ffn,
         )
     ]
-    found += (
+    perceptrons += (
         [(model.dense_layers, 1, 1, model.hidden, model.dense_ffn)] if model.dense_layers else []
     )
-    return found + (
+    return perceptrons + (
         [(model.expert_layers, 1, 1, model.hidden, model.shared_inner)]
         if model.shared_inner
         else []

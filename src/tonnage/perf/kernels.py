@@ -150,9 +150,11 @@ def ratio_to(coefficients: NDArray[np.float64], deployment: Deployment) -> float
 
 def timed_steps(deployment: Deployment) -> tuple[TimedStep, ...]:
     """A grid of steps of a deployment. Raises InputError: operations of it were not timed."""
-    kernels, most = Kernels(deployment), deployment.model.max_context
+    kernels, max_context = Kernels(deployment), deployment.model.max_context
     steps = [
-        step for step in _grid(most) if step.prefill + step.context // max(step.decodes, 1) <= most
+        step
+        for step in _grid(max_context)
+        if step.prefill + step.context // max(step.decodes, 1) <= max_context
     ]
     return tuple(
         TimedStep(
@@ -202,8 +204,8 @@ class Kernels:
         self.rate = deployment.gpu.fp16_tflops * 1e6  # FLOP/µs in 16 bits
         self.bandwidth = deployment.gpu.memory_bandwidth_gb_s * 1e3  # bytes/µs
         self.cache = "fp8" if self.precision.kv_bits == BITS_8 else "bfloat16"
-        for some in self.model.by_kind:
-            self._of(PRODUCTS, some.mixer.kind, "kind of layers")
+        for layer_group in self.model.by_kind:
+            self._of(PRODUCTS, layer_group.mixer.kind, "kind of layers")
         self.dense = {
             form.name: (weights / self.split.tp, form, self._dense(form))
             for weights, form in dense_formats(self.model, self.precision)
@@ -236,7 +238,7 @@ class Kernels:
         name = self._form(DENSE, form)
         numbers = self._times("dense", self.gpu, self.engine, name)
         fused = zip(("floor_us", "row_ns", "passes"), FUSED.get(name, ()), strict=False)
-        return numbers | {key: min(numbers[key], most) for key, most in fused}
+        return numbers | {key: min(numbers[key], bound) for key, bound in fused}
 
     def _experts(self) -> dict[str, float]:
         form = max(self.precision.forms(EXPERTS, True), key=lambda part: part[0])[1]
@@ -263,7 +265,9 @@ class Kernels:
             dict(zip(_file()["host"]["columns"], self.host, strict=True)),
         )
         gpu = self._matrices(step) + self._head(step) + self._sums(step)
-        gpu += sum(some.layers * self._mixing(some, step) for some in model.by_kind)
+        gpu += sum(
+            layer_group.layers * self._mixing(layer_group, step) for layer_group in model.by_kind
+        )
         gpu += model.layers * layers["layer_us"]
         if model.is_moe:
             gpu += model.expert_layers * (
@@ -283,12 +287,12 @@ class Kernels:
         products in a step.
         """
         model, tp = self.model, self.split.tp
-        for some in model.by_kind:
-            if not self._whole(some, step):
+        for layer_group in model.by_kind:
+            if not self._whole(layer_group, step):
                 yield (
                     "attention",
-                    PRODUCTS[some.mixer.kind] * some.layers,
-                    (model.hidden + some.mixer.width / tp) / 2,
+                    PRODUCTS[layer_group.mixer.kind] * layer_group.layers,
+                    (model.hidden + layer_group.mixer.width / tp) / 2,
                 )
         plain = model.dense_layers if model.is_moe else model.inner_layers
         if plain:
@@ -313,9 +317,9 @@ class Kernels:
             )
             total += count * times["passes"] * 2 * m * width / self.bandwidth
         inside = sum(
-            some.layers * some.mixer.parameters(self.model.hidden)
-            for some in self.model.by_kind
-            if self._whole(some, step)
+            layer_group.layers * layer_group.mixer.parameters(self.model.hidden)
+            for layer_group in self.model.by_kind
+            if self._whole(layer_group, step)
         )
         attention = max(
             self.precision.forms("attention", self.model.is_moe), key=lambda part: part[0]
@@ -537,8 +541,8 @@ def _between(points: list[list[float]], size: float) -> float:
     place = bisect_left(points, [size, 0.0])
     if place == len(points):
         return points[-1][1] * size / points[-1][0]
-    (low, least), (high, most) = points[place - 1], points[place]
-    return least + (most - least) * (size - low) / (high - low)
+    (low, least), (high, greatest) = points[place - 1], points[place]
+    return least + (greatest - least) * (size - low) / (high - low)
 
 
 def _joined(read: float, computed: float, norm: float) -> float:

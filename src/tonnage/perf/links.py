@@ -307,4 +307,4 @@ def _check_experts(model: Model, parallelism: Parallelism) -> None:
 
 def _splits(model: Model, tp: int) -> bool:
     """Whether every GPU gets the same number of heads of every layer."""
-    return all(some.mixer.splits(tp) for some in model.by_kind)
+    return all(layer_group.mixer.splits(tp) for layer_group in model.by_kind)

@@ -103,8 +103,8 @@ def _names(precision: Precision) -> list[str]:
 
 def _entry(groups: Mapping[str, object], name: str, gpu: Gpu) -> str:
     """The entry of a format on a GPU, which is that of the GPU's generation where there is one."""
-    own = f"{name} {gpu.arch}"
-    return own if own in groups else name
+    generation_entry = f"{name} {gpu.arch}"
+    return generation_entry if generation_entry in groups else name
 
 
 def format_mark(precision: Precision, gpu: Gpu, origins: Mapping[str, str]) -> str:
@@ -203,7 +203,7 @@ def _efficiency(groups: TermGroups, kind: str, bits: str, form: str = "") -> flo
     An engine may reach less on a generation for which its kernels are young, and less still in a
     format that they do not multiply yet.
     """
-    own, engine, of_bits, young = (
+    gpu_group, engine, of_bits, young = (
         groups.own,
         groups.engine,
         f"{kind}_{bits}",
@@ -211,8 +211,8 @@ def _efficiency(groups: TermGroups, kind: str, bits: str, form: str = "") -> flo
     )
     value = min(
         groups.generation[of_bits]
-        * own.get(kind, 1.0)
-        * own.get(of_bits, 1.0)
+        * gpu_group.get(kind, 1.0)
+        * gpu_group.get(of_bits, 1.0)
         * _power(groups, kind),
         MOST[kind],
     )

@@ -90,25 +90,25 @@ def read_step_times(path: str) -> StepSource:
     Raises InputErrors: the file cannot be read as that; every bad line is named.
     """
     errors: list[str] = []
-    found: dict[Owner, list[TimedStep]] = {}
+    steps_by_owner: dict[Owner, list[TimedStep]] = {}
     for line, row in named_rows(path, option("step_model"), NEEDED):
         where = f"{option('step_model')}: {path}:{line}"
         step, owner = _step(row, where, errors), _owner(row, where, errors)
         if step is not None:
-            found.setdefault(owner, []).append(step)
-    if not errors and not found:
+            steps_by_owner.setdefault(owner, []).append(step)
+    if not errors and not steps_by_owner:
         errors.append(
             f"{option('step_model')}: {path} holds no step; write one line per step under"
             f" {', '.join(NEEDED)}"
         )
     InputErrors.raise_if(errors)
     return StepSource(
-        name=path, table=tuple((owner, tuple(steps)) for owner, steps in found.items())
+        name=path, table=tuple((owner, tuple(steps)) for owner, steps in steps_by_owner.items())
     )
 
 
 def _step(row: Mapping[str, str], where: str, errors: list[str]) -> TimedStep | None:
-    known = len(errors)
+    earlier_errors = len(errors)
     counts = {
         name: _count(row.get(name, ""), name, default, where, errors)
         for name, default in COUNTS.items()
@@ -118,9 +118,9 @@ def _step(row: Mapping[str, str], where: str, errors: list[str]) -> TimedStep | 
         errors.append(
             f"{where}: seconds '{row['seconds']}' is not a duration; write a number above 0"
         )
-    if len(errors) == known:
+    if len(errors) == earlier_errors:
         errors += [f"{where}: {fault}" for fault in _faults(counts)]
-    if len(errors) > known:
+    if len(errors) > earlier_errors:
         return None
     return TimedStep(**counts, seconds=seconds or math.nan)
 
@@ -169,15 +169,15 @@ def _faults(counts: Mapping[str, int]) -> list[str]:
 
 def _owner(row: Mapping[str, str], where: str, errors: list[str]) -> Owner:
     """The deployment of a line, by the catalog's names."""
-    found = []
+    names = []
     for name in OWNERS:
         text = row.get(name, "")
         try:
-            found.append(_name_of(name, text) if text else "")
+            names.append(_name_of(name, text) if text else "")
         except InputError as error:
             errors.append(f"{where}: {error}")
-            found.append("")
-    return tuple(found)
+            names.append("")
+    return tuple(names)
 
 
 def _name_of(kind: str, text: str) -> str:
@@ -267,8 +267,8 @@ def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
     above = (least == 0.0) | (seconds > ALIKE * floor)
     target = np.concatenate([np.ones(above.sum()), np.zeros(len(smooth))])
     solution = _not_negative(np.vstack([design[above], smooth]), target)
-    found = np.maximum(design @ solution, least / seconds)
-    error = 100 * np.abs(found - 1)
+    ratios = np.maximum(design @ solution, least / seconds)
+    error = 100 * np.abs(ratios - 1)
     coefficients = _array(knots, solution)
     coefficients[at.LAUNCHES], coefficients[at.GRAPHED_TO] = floor, graphed
     return Reduction(
@@ -288,11 +288,11 @@ def _floor(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[f
         beyond = tokens > graphed
         least = float(seconds[beyond].min())
         shortest = beyond & (seconds <= ALIKE * least)
-        alike, others = tokens[shortest], tokens[~shortest]
+        alike, longer = tokens[shortest], tokens[~shortest]
         if (
             len(alike) >= SEVERAL
             and alike.max() >= 2 * alike.min()
-            and len(set(others.tolist())) >= 2
+            and len(set(longer.tolist())) >= 2
         ):
             return least, graphed
     return 0.0, 0.0
@@ -325,11 +325,11 @@ def _knots(tokens: NDArray[np.float64]) -> NDArray[np.float64]:
     import numpy as np
 
     ordered = np.unique(tokens)
-    kept = [ordered[0]]
+    knots = [ordered[0]]
     for value in ordered[1:-1]:
-        if value >= kept[-1] * APART and value * APART <= ordered[-1]:
-            kept.append(value)
-    return np.array([*kept, ordered[-1]])
+        if value >= knots[-1] * APART and value * APART <= ordered[-1]:
+            knots.append(value)
+    return np.array([*knots, ordered[-1]])
 
 
 def _terms(steps: Sequence[TimedStep]) -> NDArray[np.float64]:

@@ -197,9 +197,9 @@ def drafter_bytes(deployment: Deployment) -> int:
         0 if layers is None else layers.linear_parameters
     )
     experts = 0 if layers is None else expert_weights(layers)
-    own = (narrow - experts) / split.tp + experts / split.stage_gpus
+    gpu_parameters = (narrow - experts) / split.tp + experts / split.stage_gpus
     return math.ceil(
-        own * deployment.precision.weight_bytes
+        gpu_parameters * deployment.precision.weight_bytes
         + speculation.head_parameters(model) * BYTES_16 / split.tp
     )
 
@@ -266,21 +266,21 @@ def constants_of(document: object, where: str) -> MemoryConstants:
     Raises DataErrors: unknown or missing keys, GPU generations or links that nothing has, and
     values of another kind; one line each.
     """
-    found = read_as(MemoryConstants, document, where)
+    constants = read_as(MemoryConstants, document, where)
     generations = {gpu.arch for gpu in gpus()}
     links = {"nvlink-bridge", "pcie", *(f"nvlink {name}" for name in generations)}
     faults = [
         f"{where}: context_gb.{name}: no GPU is of this generation"
-        for name in found.context_gb
+        for name in constants.context_gb
         if name not in generations
     ]
     faults += [
         f"{where}: communication_gb.{name}: no GPUs are joined so"
-        for name in found.communication_gb
+        for name in constants.communication_gb
         if name not in links
     ]
     DataErrors.raise_if(faults)
-    return found
+    return constants
 
 
 def activation_bytes_per_token(deployment: Deployment) -> float:
@@ -480,9 +480,9 @@ class MemoryPlan:
         """Tokens of the longest request that the KV cache holds, in whole blocks; 0 where the
         windows or states of one take all of it.
         """
-        most = self.tokens
+        tokens = self.tokens
         return (
-            max(0, self.blocks - self.windows.of(most) - self.prompt_blocks(most))
+            max(0, self.blocks - self.windows.of(tokens) - self.prompt_blocks(tokens))
             * self.deployment.knobs.tokens_per_block
         )
 
@@ -515,13 +515,13 @@ class MemoryPlan:
             windows = (
                 self.window_bytes_per_token * min(isl + osl, self.window_tokens) + self.state_bytes
             )
-            each = (
+            bytes_per_request = (
                 self.kv_bytes_per_token * (isl + osl)
                 + windows
                 + self.request_bytes * isl
                 + self.logit_bytes
             )
-            fitting = int(self.kv_budget_bytes // each)
+            fitting = int(self.kv_budget_bytes // bytes_per_request)
         else:
             guesses = (
                 0 if self.deployment.speculation is None else self.deployment.speculation.tokens
@@ -589,11 +589,11 @@ def unchecked_plan(deployment: Deployment) -> MemoryPlan:
         "adapter_bytes": adapter_bytes(deployment),
         "encoder_bytes": encoder_bytes(deployment),
     }
-    taken = weights + sum(beside.values()) + activations + reserve
+    used_bytes = weights + sum(beside.values()) + activations + reserve
     if knobs.kv_rule in OF_ALL_MEMORY:
-        budget = knobs.kv_fraction * shared_bytes(deployment) - taken
+        budget = knobs.kv_fraction * shared_bytes(deployment) - used_bytes
     else:
-        budget = knobs.kv_fraction * (gpu.memory_bytes - taken)
+        budget = knobs.kv_fraction * (gpu.memory_bytes - used_bytes)
     return MemoryPlan(
         deployment=deployment,
         weight_bytes=weights,

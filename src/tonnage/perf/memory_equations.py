@@ -116,9 +116,9 @@ def _beside_equations(plan: MemoryPlan) -> list[str]:
         ("encoders of images and sound", encoder, plan.encoder_bytes),
     )
     return [
-        f"{what} ({asked}) = {_gb(size)} per GPU"
-        for what, asked, size in beside
-        if asked is not None
+        f"{what} ({feature}) = {_gb(size)} per GPU"
+        for what, feature, size in beside
+        if feature is not None
     ]
 
 
@@ -135,10 +135,10 @@ def _rest_equations(plan: MemoryPlan) -> list[str]:
     )
     reserve = f"{what} = {_gb(plan.reserve_bytes)} per GPU"
     if knobs.scheduler == "static":
-        each = (
+        per_request = (
             f"{plan.request_bytes:,.0f} B per prompt token + {plan.logit_bytes:,.0f} B per request"
         )
-        return [f"activations and logits = {each}, as the batch needs", reserve]
+        return [f"activations and logits = {per_request}, as the batch needs", reserve]
     if knobs.kv_rule == "mem_fraction_static":
         return [
             (
@@ -164,15 +164,15 @@ def _rest_equations(plan: MemoryPlan) -> list[str]:
 
 def _budget_equation(plan: MemoryPlan) -> str:
     knobs, memory = plan.deployment.knobs, _gb(shared_bytes(plan.deployment))
-    taken = " − ".join(_gb(size) for size in _taken(plan) if size)
+    deductions = " − ".join(_gb(size) for size in _taken(plan) if size)
     if knobs.kv_rule in OF_ALL_MEMORY:
         return (
-            f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)}"
-            f" per GPU ({knobs.kv_rule})"
+            f"KV cache = {knobs.kv_fraction:g} × {memory} − {deductions} ="
+            f" {_gb(plan.kv_budget_bytes)} per GPU ({knobs.kv_rule})"
         )
     return (
-        f"KV cache = {knobs.kv_fraction:g} × ({memory} − {taken}) = {_gb(plan.kv_budget_bytes)} per"
-        " GPU (free_gpu_memory_fraction)"
+        f"KV cache = {knobs.kv_fraction:g} × ({memory} − {deductions}) ="
+        f" {_gb(plan.kv_budget_bytes)} per GPU (free_gpu_memory_fraction)"
     )
 
 
@@ -187,12 +187,14 @@ def _token_equations(plan: MemoryPlan) -> list[str]:
         plan.deployment.precision,
         plan.deployment.parallelism.tp,
     )
-    kept = [
-        (some.layers, some.mixer)
-        for some in model.by_kind
-        if some.mixer.cache(precision.kv_bits, tp).token
+    cached_layers = [
+        (layer_group.layers, layer_group.mixer)
+        for layer_group in model.by_kind
+        if layer_group.mixer.cache(precision.kv_bits, tp).token
     ]
-    widths = " + ".join(_width(layers, mixer, precision.kv_bits, tp) for layers, mixer in kept)
+    widths = " + ".join(
+        _width(layers, mixer, precision.kv_bits, tp) for layers, mixer in cached_layers
+    )
     speculation = plan.deployment.speculation
     drafter = None if speculation is None else speculation.layers_of(model)
     further = 0 if drafter is None else drafter.kv_elements_per_gpu(tp)
@@ -200,10 +202,10 @@ def _token_equations(plan: MemoryPlan) -> list[str]:
         f"({widths} + {further:g} of the drafter)"
         if further
         else widths
-        if len(kept) == 1
+        if len(cached_layers) == 1
         else f"({widths})"
     )
-    in_bytes = any(mixer.kind in IN_BYTES for _, mixer in kept)
+    in_bytes = any(mixer.kind in IN_BYTES for _, mixer in cached_layers)
     index = (
         f", {plan.index_bytes_per_token:,} B of it index keys" if plan.index_bytes_per_token else ""
     )
@@ -232,11 +234,11 @@ def _width(layers: int, mixer: Mixer, kv_bits: int, tp: int) -> str:
             " latent"
         )
     if isinstance(mixer, FullAttention):
-        each = f"{layers} layers × {max(1, mixer.kv_heads // tp)} KV heads × "
+        factor = f"{layers} layers × {max(1, mixer.kv_heads // tp)} KV heads × "
         return (
-            f"2 × {each}{mixer.head_dim}"
+            f"2 × {factor}{mixer.head_dim}"
             if mixer.value_dim in (0, mixer.head_dim)
-            else f"{each}({mixer.head_dim} + {mixer.value_dim})"
+            else f"{factor}({mixer.head_dim} + {mixer.value_dim})"
         )
     cache = mixer.cache(kv_bits, tp)
     return f"{layers} layers × {cache.token + cache.index:,.5g} B ({KINDS[mixer.kind]})"
@@ -247,10 +249,10 @@ def _window_equation(plan: MemoryPlan) -> list[str]:
     if not plan.window_bytes_per_token:
         return []
     layers = sum(layers for layers, cache in model.caches(16, 1) if cache.window_token)
-    kept = f"{layers} layers within {plan.window_tokens:,} tokens"
+    window_words = f"{layers} layers within {plan.window_tokens:,} tokens"
     size = f"{plan.window_tokens:,} × {plan.window_bytes_per_token:,} B"
     blocks = "" if plan.state_bytes else f", {plan.windows.blocks:,} blocks"
-    return [f"KV of windows = {kept} = {size} per GPU and request{blocks}"]
+    return [f"KV of windows = {window_words} = {size} per GPU and request{blocks}"]
 
 
 def _state_equation(plan: MemoryPlan) -> list[str]:

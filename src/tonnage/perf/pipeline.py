@@ -143,9 +143,9 @@ def _round(
     share = ACTIVATION_BYTES * deployment.model.hidden / p.tp
     latency_s = across * NETWORK_S + inside * LINK_S
     token_s = share * (across / NETWORK_BYTES_S + inside / deployment.gpu.tp_link_bytes_s(2))
-    for once, each in at.MESSAGES:
+    for once, per_token in at.MESSAGES:
         c[once] += latency_s
-        c[each] += token_s / pp
+        c[per_token] += token_s / pp
     alone, whole = (
         step_seconds(c, prompt_tokens * n, 1, 0, prompt_tokens * prompt_tokens * n, 0)
         for n in (1, pp)

@@ -79,7 +79,7 @@ def shares(
     ] * load.sequences
     computing += attention_seconds(c, load.prompt_tokens, load.prompt_tokens * load.isl)  # type: ignore[arg-type]
     model, precision = deployment.model, deployment.gpu.executes(deployment.precision)
-    roots = (math.sqrt(min(1.0, float(each) / load.seconds)) for each in (reading, computing))
+    roots = (math.sqrt(min(1.0, float(seconds) / load.seconds)) for seconds in (reading, computing))
     return (*roots, 1.0 if model.is_moe and scaled_by_blocks(model, precision) else 0.0)  # type: ignore[return-value]
 
 
@@ -103,8 +103,8 @@ def idle_watts(gpu: Gpu) -> float | None:
     if gpu.tdp_w is None:
         return None
     idle = _shipped()["idle_watts"]
-    known = idle.get(gpu.name)
-    return float(known["watts"] if known else idle["share_of_tdp"] * gpu.tdp_w)
+    measured = idle.get(gpu.name)
+    return float(measured["watts"] if measured else idle["share_of_tdp"] * gpu.tdp_w)
 
 
 def clock(gpu: Gpu) -> float:
@@ -152,7 +152,7 @@ def draw(
     )
     of_terms = zip(TERMS, shares(deployment, c, load), slower, strict=True)
     working = idle + gpu.tdp_w * sum(
-        fitted["terms"][name] * share * kept for name, share, kept in of_terms
+        fitted["terms"][name] * share * clock_factor for name, share, clock_factor in of_terms
     )
     working = min(working, gpu.tdp_w if gpu.power_cap_w is None else gpu.power_cap_w)
     errors = fitted["errors"].get(gpu.name, fitted["errors"])
@@ -186,7 +186,7 @@ def steady_load(
         computed: tokens of a prompt that no cache holds.
     """
     rate = requests_per_second / deployment.parallelism.dp
-    most = float(deployment.knobs.max_batch_size)
+    slots = float(deployment.knobs.max_batch_size)
     load = StepLoad(
         sequences=1.0, prompt_tokens=computed / osl, isl=isl, context=isl + osl / 2, seconds=1.0
     )
@@ -197,7 +197,7 @@ def steady_load(
         seconds = step_seconds(c, prompts, sequences / osl, max(1.0, sequences), pairs, contexts)  # type: ignore[arg-type]
         return replace(load, sequences=sequences, prompt_tokens=prompts, seconds=float(seconds))
 
-    low, high = 0.0, most
+    low, high = 0.0, slots
     for _ in range(40):
         middle = (low + high) / 2
         low, high = (
@@ -206,7 +206,7 @@ def steady_load(
             else (low, middle)
         )
     busy = -math.expm1(-high * deployment.parallelism.dp)
-    return step(min(most, max(1.0, high / busy))), busy
+    return step(min(slots, max(1.0, high / busy))), busy
 
 
 def seen_load(
@@ -221,11 +221,11 @@ def seen_load(
         isl, osl: mean tokens of a prompt and of an output.
         ranks: attention ranks.
     """
-    each = max(1.0, sequences / ranks)
+    per_rank = max(1.0, sequences / ranks)
     seconds = sequences / tokens_per_second
     return StepLoad(
-        sequences=each,
-        prompt_tokens=each * isl / osl,
+        sequences=per_rank,
+        prompt_tokens=per_rank * isl / osl,
         isl=isl,
         context=isl + osl / 2,
         seconds=seconds,

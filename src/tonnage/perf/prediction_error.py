@@ -151,15 +151,15 @@ def intervals_of(
         noise: standard error of the run's own means, as ``run_noise`` gives it.
     """
     table = shipped_residuals()
-    found = {}
+    intervals = {}
     for name, value in values.items():
-        own = like(name, noise) if noise else None
-        given = regime.load == "open" and not name.endswith("_ms")
-        if table.knows(name) and not given and value > 0 and math.isfinite(value):
-            found[name] = table.interval(
-                name, value, regime, noise=noise[own] if noise and own else 0.0
+        noise_key = like(name, noise) if noise else None
+        is_input = regime.load == "open" and not name.endswith("_ms")
+        if table.knows(name) and not is_input and value > 0 and math.isfinite(value):
+            intervals[name] = table.interval(
+                name, value, regime, noise=noise[noise_key] if noise and noise_key else 0.0
             )
-    return found
+    return intervals
 
 
 # The noise of a finite run: how far its means and percentiles are from those of an endless one.
@@ -202,9 +202,9 @@ def run_noise(requests: Requests) -> dict[str, float]:
         ]
         for due, first, last, osl in blocks
     ]
-    each, more = divmod(count - 1, BLOCKS)
+    block_size, more = divmod(count - 1, BLOCKS)
     # of the gaps between ends, as numpy splits them
-    edges = [number * each + min(number, more) for number in range(BLOCKS + 1)]
+    edges = [number * block_size + min(number, more) for number in range(BLOCKS + 1)]
     ends = np.partition(columns[2], edges)[edges]
     ttft, itl, e2e = np.array(means).T
     return {

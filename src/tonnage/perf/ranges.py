@@ -148,15 +148,15 @@ def nearest_model(model: Model) -> str:
     """
 
     def distance(name: str) -> tuple[bool, int, float]:
-        other = find_model(name)
+        measured = find_model(name)
         sizes = (
-            (other.parameters, model.parameters),
-            (other.active_parameters, model.active_parameters),
+            (measured.parameters, model.parameters),
+            (measured.active_parameters, model.active_parameters),
         )
         return (
-            kind_of(other) != kind_of(model),
-            len(other.kinds ^ model.kinds),
-            sum(abs(math.log(one / two)) for one, two in sizes),
+            kind_of(measured) != kind_of(model),
+            len(measured.kinds ^ model.kinds),
+            sum(abs(math.log(theirs / ours)) for theirs, ours in sizes),
         )
 
     return min(shipped()["origins"].get("models", ()), key=distance, default="")
@@ -166,21 +166,23 @@ def nearest_gpu(gpu: Gpu, among: Iterable[str]) -> str:
     """Which of some measured GPUs is most like another one, of its generation or of one with the
     same kernels; "" where none is.
     """
-    found = list(among)
+    candidates = list(among)
     sibling = shipped()["siblings"].get(gpu.name)
-    if sibling in found:
+    if sibling in candidates:
         return str(sibling)
 
     def distance(name: str) -> tuple[bool, float]:
-        other = find_gpu(name)
+        measured = find_gpu(name)
         rates = (
-            (other.memory_bandwidth_gb_s, gpu.memory_bandwidth_gb_s),
-            (other.fp16_tflops, gpu.fp16_tflops),
+            (measured.memory_bandwidth_gb_s, gpu.memory_bandwidth_gb_s),
+            (measured.fp16_tflops, gpu.fp16_tflops),
         )
-        return other.arch != gpu.arch, sum(abs(math.log(one / two)) for one, two in rates)
+        return measured.arch != gpu.arch, sum(
+            abs(math.log(theirs / ours)) for theirs, ours in rates
+        )
 
     return min(
-        (name for name in found if find_gpu(name).arch.split()[0] == gpu.arch.split()[0]),
+        (name for name in candidates if find_gpu(name).arch.split()[0] == gpu.arch.split()[0]),
         key=distance,
         default="",
     )
@@ -192,12 +194,12 @@ def nearest_format(precision: Precision) -> str:
     """
 
     def distance(name: str) -> tuple[float, float]:
-        other = find_precision(name)
+        measured = find_precision(name)
         pairs = (
-            (other.activation_bits, precision.activation_bits),
-            (other.value_bits, precision.value_bits),
+            (measured.activation_bits, precision.activation_bits),
+            (measured.value_bits, precision.value_bits),
         )
-        multiplied, stored = (abs(math.log(one / two)) for one, two in pairs)
+        multiplied, stored = (abs(math.log(theirs / ours)) for theirs, ours in pairs)
         return multiplied, stored
 
     return min(shipped_residuals().formats, key=distance, default="")
@@ -271,39 +273,44 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     gpu, engine = deployment.gpu, find_engine(deployment.engine).coefficients
     precision = gpu.executes(deployment.precision)
     if not own_terms_of(deployment, engine):
-        found = _transferred(deployment, engine)
+        sentences = _transferred(deployment, engine)
     elif calibrated_for(deployment, engine):
-        found = []
+        sentences = []
     else:
-        found = [
+        sentences = [
             f"{deployment.model.name} {precision.name}: not among the loads that the terms were"
             " fitted to"
         ]
     if deployment.model.has_latent_cache and engine not in terms["origins"].get("latent", ()):
-        found.append(
+        sentences.append(
             f"{deployment.model.name}: latent attention estimated from the datasheet, not fitted"
         )
     if not measured_model(deployment.model) and not own_terms_of(deployment, engine):
-        found.append(f"{deployment.model.name}: no measurements of this model")
+        sentences.append(f"{deployment.model.name}: no measurements of this model")
     if first_support(deployment):
-        found.append(f"{model.name} {deployment.precision.weights} on {gpu.name}: {FIRST_SUPPORT}")
+        sentences.append(
+            f"{model.name} {deployment.precision.weights} on {gpu.name}: {FIRST_SUPPORT}"
+        )
     if deployment.speculation is not None:
-        found.append(DRAFTING_MARK)
-    found += [
+        sentences.append(DRAFTING_MARK)
+    sentences += [
         mark
-        for mark, asked in ((ADAPTERS_MARK, deployment.adapters), (ENCODER_MARK, deployment.images))
-        if asked is not None
+        for mark, feature in (
+            (ADAPTERS_MARK, deployment.adapters),
+            (ENCODER_MARK, deployment.images),
+        )
+        if feature is not None
     ]
     if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
-        found.append(
+        sentences.append(
             f"{deployment.engine}: expert parallelism and data-parallel attention estimated from"
             " the datasheet, not fitted"
         )
     if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
-        found.append(unfitted)
+        sentences.append(unfitted)
     calibrated = calibration_mark(deployment, engine)
     if calibrated:
-        found.append(calibrated)
+        sentences.append(calibrated)
     apart = differs(deployment)
     opinions = (
         f"two step models differ by {100 * (apart - 1):.0f} % here, fitted terms and kernels timed"
@@ -315,13 +322,13 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         else f"cores of the host at {gpu.host_speed:g} of the measured hosts' speed, as stated"
     )
     return tuple(
-        filter(None, (unsure, *found, opinions if apart > 1.0 else "", limit_mark(gpu), host))
+        filter(None, (unsure, *sentences, opinions if apart > 1.0 else "", limit_mark(gpu), host))
     )
 
 
 def _transferred(deployment: Deployment, engine: str) -> list[str]:
     """What of a deployment's efficiencies and host terms was fitted on other GPUs or engines."""
-    terms, gpu, found = shipped(), deployment.gpu, []
+    terms, gpu, sentences = shipped(), deployment.gpu, []
     bits = fitted_bits(gpu.executes(deployment.precision))
     if f"compute_{bits}" not in terms["gpus"].get(gpu.name, {}) and gpu.name not in terms[
         "origins"
@@ -332,17 +339,19 @@ def _transferred(deployment: Deployment, engine: str) -> list[str]:
         if gpu.name in terms["siblings"]:
             origin = f"efficiencies transferred from {terms['siblings'][gpu.name]}"
         if gpu.name in terms["gpus"]:
-            found.append(
+            sentences.append(
                 f"{gpu.name}: no {bits}-bit measurements; efficiency transferred from the"
                 f" {gpu.arch} generation"
             )
         else:
-            found.append(f"{gpu.name}: no measurements; {origin}")
+            sentences.append(f"{gpu.name}: no measurements; {origin}")
     if engine in terms["origins"]["engines"]:
-        found.append(f"{deployment.engine}: {terms['origins']['engines'][engine]}")
+        sentences.append(f"{deployment.engine}: {terms['origins']['engines'][engine]}")
     elif not fitted_engine(engine, gpu.name):
-        found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
-    return found
+        sentences.append(
+            f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}"
+        )
+    return sentences
 
 
 def unfitted_formats_of(deployment: Deployment) -> tuple[tuple[str, str], ...]:

@@ -274,18 +274,20 @@ class Residuals:
 
         ``elsewhere`` is the column of ``ELSEWHERE`` of a metric that has this one's errors.
         """
-        found = like(metric, self.quantiles)
-        if found is None:
+        tabulated = like(metric, self.quantiles)
+        if tabulated is None:
             return lambda _: math.nan
-        if (own := _own_loads(found, regime)) is not None:
-            return lambda p: own[0] * student_t(p, own[1])
-        table = self.quantiles[found]
+        if (own_spread := _own_loads(tabulated, regime)) is not None:
+            return lambda p: own_spread[0] * student_t(p, own_spread[1])
+        table = self.quantiles[tabulated]
         if regime.kind == "calibrated" and "calibrated" not in table:
             regime = replace(regime, calibrated=False)
-        other = STANDS_IN.get(found, "")
-        if regime.kind not in table and regime.kind in self.quantiles.get(other, {}):
-            theirs = self.quantile_function(other, regime, elsewhere or metric_elsewhere(found))
-            return (lambda p: -theirs(1 - p)) if found == "requests_s" else theirs
+        stand_in = STANDS_IN.get(tabulated, "")
+        if regime.kind not in table and regime.kind in self.quantiles.get(stand_in, {}):
+            theirs = self.quantile_function(
+                stand_in, regime, elsewhere or metric_elsewhere(tabulated)
+            )
+            return (lambda p: -theirs(1 - p)) if tabulated == "requests_s" else theirs
         kind = (
             regime.kind
             if regime.kind in table
@@ -295,21 +297,21 @@ class Residuals:
         )
         values = next(table[key] for key in (*reversed(regime.names()), kind) if key in table)
         middle = values[LEVELS.index(0.5)]
-        stretch = self.stretch.get(found, {})
+        stretch = self.stretch.get(tabulated, {})
         stretched = stretch.get(regime.names()[1], stretch.get(kind, 1.0))
-        column = elsewhere or metric_elsewhere(found)
+        column = elsewhere or metric_elsewhere(tabulated)
 
         def wider(*, slower: bool) -> float:
-            factor = stretched * self.unseen(found, regime, kind, column, slower=slower)
-            factor = _with_own(factor, found, regime, values)
-            if not found.startswith("ttft"):  # of a TTFT two step models were not compared
+            factor = stretched * self.unseen(tabulated, regime, kind, column, slower=slower)
+            factor = _with_own(factor, tabulated, regime, values)
+            if not tabulated.startswith("ttft"):  # of a TTFT two step models were not compared
                 factor = _wider(factor, OPINION * math.log(regime.differs), values)
             factor *= CALIBRATED_CURRENT if regime.kind == "calibrated" and regime.current else 1.0
             first = slower and regime.first_support
             return _wider(factor, FIRST_SUPPORT[regime.few_of_vendor], values) if first else factor
 
         factors = wider(slower=False), wider(slower=True)
-        rate = found == "requests_s"  # the slower side of a rate is the other one
+        rate = tabulated == "requests_s"  # the slower side of a rate is the other one
         return lambda p: middle + factors[(p < 0.5) != rate] * (interpolated(values, p) - middle)
 
     def unseen(
@@ -341,7 +343,9 @@ class Residuals:
             # what its layers do may be as far from the nearest known one
             (regime.known_layout, UNSEEN_FAMILY),
         )
-        wider = sum(max(factor, LEAST_UNSEEN) ** 2 - 1.0 for known, factor in causes if not known)
+        wider = sum(
+            max(factor, LEAST_UNSEEN) ** 2 - 1.0 for measured, factor in causes if not measured
+        )
         wider += sum(ELSEWHERE[cause][elsewhere] ** 2 - 1.0 for cause in regime.causes)
         return math.sqrt(1.0 + wider)
 
@@ -392,15 +396,15 @@ def _with_own(factor: float, metric: str, regime: Regime, values: tuple[float, .
     """The widening, drawn towards what a calibration's own left-out points ask for: the more of
     them, the closer.
     """
-    own = next(
+    own_error = next(
         ((rms, n) for name, rms, n in regime.own if name == metric and n >= FEWEST_OWN), None
     )
     usual = (values[LEVELS.index(0.9)] - values[LEVELS.index(0.1)]) / (
         2 * NormalDist().inv_cdf(0.9)
     )
-    if own is None or regime.kind != "calibrated" or usual <= 0:
+    if own_error is None or regime.kind != "calibrated" or usual <= 0:
         return factor
-    rms, n = own
+    rms, n = own_error
     pull = OWN_PULL[regime.by_curve]
     return math.sqrt((pull * factor**2 + n * (rms / usual) ** 2) / (pull + n))
 

@@ -386,7 +386,7 @@ class StepModel:
         share: float = 1.0,
     ) -> float:
         """Seconds of one step; the arguments are those of ``step_seconds``."""
-        made = (
+        step_shape = (
             prefill_tokens,
             prefill_sequences,
             decode_sequences,
@@ -396,8 +396,10 @@ class StepModel:
         )
         d = self.drafting
         if d is None:
-            return step_seconds(self.coefficients, *made)
-        return drafted_step_seconds(self.coefficients, d.coefficients, d.tokens, d.passes, *made)
+            return step_seconds(self.coefficients, *step_shape)
+        return drafted_step_seconds(
+            self.coefficients, d.coefficients, d.tokens, d.passes, *step_shape
+        )
 
     @property
     def tokens_per_step(self) -> float:

@@ -212,9 +212,9 @@ def add_dispatch(
     """
     layers = model.expert_layers
     sent = TOKEN_BYTES * model.expert_width * remote_copies(model, parallelism) / parallelism.tp
-    for once, each in at.MESSAGES:
+    for once, per_token in at.MESSAGES:
         c[once] += 2 * layers * terms.dispatch_s
-        c[each] += 2 * layers * sent / terms.dispatch_bytes_s
+        c[per_token] += 2 * layers * sent / terms.dispatch_bytes_s
 
 
 def remote_copies(model: Model, parallelism: Parallelism) -> float:
@@ -279,8 +279,8 @@ def _layers(deployment: Deployment, c: list[float], layers: Model) -> list[float
 
 def _heads(deployment: Deployment, of_model: list[float]) -> list[float]:
     """One pass through heads alone, in proportion to the size of the model's head."""
-    asked: Any = deployment.speculation
-    share = asked.head_parameters(deployment.model) / deployment.model.head_parameters
+    speculation: Any = deployment.speculation
+    share = speculation.head_parameters(deployment.model) / deployment.model.head_parameters
     c = [0.0] * at.COEFFICIENTS
     c[at.NORM] = 1.0
     c[at.HEAD_FLOPS], c[at.HEAD_BYTES] = (
@@ -322,7 +322,9 @@ def resolve(
     precision, tp, groups = gpu.executes(precision), parallelism.tp, groups_of(terms, gpu, preset)
     return Terms(
         matrices=matrix_terms(groups, model, precision),
-        attention=tuple(attention_terms(groups, some.mixer, precision) for some in model.by_kind),
+        attention=tuple(
+            attention_terms(groups, layer_group.mixer, precision) for layer_group in model.by_kind
+        ),
         links=link_terms(groups, tp),
         experts=expert_terms(groups, model, precision, parallelism.stage_gpus),
         host=host_terms(groups, model, precision, tp),
@@ -353,16 +355,16 @@ def step_model(deployment: Deployment) -> StepModel:
     groups = terms_of(deployment)
     terms = resolve(groups, deployment.model, deployment.gpu, deployment.precision, split, preset)
     engine = engine_terms(groups, preset)
-    found = coefficients(
+    values = coefficients(
         terms, deployment.model, deployment.gpu, deployment.precision, split, deployment.knobs
     )
-    add_adapters(found, deployment)
+    add_adapters(values, deployment)
     if (images := deployment.images) is not None:
-        each = encoder_seconds(
+        image_seconds = encoder_seconds(
             deployment, images.encoder, images.encoder.sequences(images.width, images.height)
         )
-        found[at.ENCODER] = images.count * each / images.prompt_tokens
-    array = np.array(found)
+        values[at.ENCODER] = images.count * image_seconds / images.prompt_tokens
+    array = np.array(values)
     return StepModel(
         coefficients=array,
         frontend_s=terms.host.frontend_s,

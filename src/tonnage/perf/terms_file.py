@@ -85,13 +85,13 @@ def with_own_terms(
         preset: the engine preset that they replace.
     """
     shipped: dict[str, float] = terms["engines"][preset]
-    kept = {name: value for name, value in shipped.items() if not _cleared(name)}
+    uncleared = {name: value for name, value in shipped.items() if not _cleared(name)}
     engine = {
-        **kept,
+        **uncleared,
         **NEEDED,
         **{name: own[name] for name in (*SECONDS, "kv_bandwidth") if name in own},
     }
-    every = terms["architectures"]["*"]
+    any_generation = terms["architectures"]["*"]
     rates = {f"{kind}_{bits}": own[kind] for kind in ("compute", "memory") for bits in ("8", "16")}
     return {
         **terms,
@@ -101,7 +101,7 @@ def with_own_terms(
             "power_compute": 0.0,
             "power_memory": 0.0,
         },
-        "architectures": {"*": {**every, **rates, "attention": 1.0}},
+        "architectures": {"*": {**any_generation, **rates, "attention": 1.0}},
         "gpus": {},
         "siblings": {},
         "engines": {**terms["engines"], preset: engine},
@@ -135,8 +135,8 @@ def overlaid(terms: dict[str, Any], calibration: Calibration, gpu: str) -> dict[
     """The groups of ``terms.json`` with a calibration's factors, as they hold on a GPU; the given
     groups are not changed.
     """
-    own = terms["engines"].get(calibration.preset)
-    if own is None:
+    shipped_engine = terms["engines"].get(calibration.preset)
+    if shipped_engine is None:
         return terms
     if calibration.terms:
         return (
@@ -144,7 +144,7 @@ def overlaid(terms: dict[str, Any], calibration: Calibration, gpu: str) -> dict[
             if gpu == calibration.gpu
             else terms
         )
-    engine = dict(own)
+    engine = dict(shipped_engine)
     for name, factor in calibration.multipliers:
         if name in OF_THE_GPU and gpu != calibration.gpu:
             continue
@@ -202,9 +202,9 @@ def calibration_mark(deployment: Deployment, preset: str) -> str:
     if preset != calibration.preset:
         return f"not calibrated: the measurements are of '{calibration.preset}', this is '{preset}'"
     if not calibration.changes:
-        found = "confirmed" if calibrated_for(deployment, preset) else "not calibrated"
+        status = "confirmed" if calibrated_for(deployment, preset) else "not calibrated"
         return (
-            f"{found}: {calibration.data} gave nothing that predicts better than the shipped terms"
+            f"{status}: {calibration.data} gave nothing that predicts better than the shipped terms"
         )
     if calibration.terms and deployment.gpu.name != calibration.gpu:
         return (
@@ -353,14 +353,14 @@ def groups_of(terms: dict[str, Any], gpu: Gpu, preset: str) -> TermGroups:
     """The groups that speak for an engine preset on a GPU. Raises DataError: there are no terms of
     that preset.
     """
-    own: Group = terms["gpus"].get(gpu.name) or terms["gpus"].get(
+    gpu_group: Group = terms["gpus"].get(gpu.name) or terms["gpus"].get(
         terms["siblings"].get(gpu.name), {}
     )
     return TermGroups(
         gpu=gpu,
         shared=terms["shared"],
         generation={**terms["architectures"]["*"], **terms["architectures"].get(gpu.arch, {})},
-        own=own,
+        own=gpu_group,
         engine=engine_terms(terms, preset),
         links=terms["links"],
         formats=terms["formats"],

@@ -99,10 +99,10 @@ def parts(k: Floats, steps: Steps, drafting: Drafting | None = None) -> dict[str
     prefill, starts, decodes = steps.prefill_tokens, steps.prefill_sequences, steps.decode_sequences
     verified = decodes if drafting is None else decodes * (drafting.tokens + 1)
     tokens, sequences = prefill + verified, starts + verified
-    found: dict[str, Floats] = {part: np.zeros(len(tokens)) for part in PARTS}
+    seconds_by_part: dict[str, Floats] = {part: np.zeros(len(tokens)) for part in PARTS}
 
     def add(place: int, seconds: Floats) -> None:
-        found[str(TERMS[place].part)] += seconds
+        seconds_by_part[str(TERMS[place].part)] += seconds
 
     for places, seconds in (
         (_LINEAR, linear_seconds(k, tokens)),
@@ -127,11 +127,14 @@ def parts(k: Floats, steps: Steps, drafting: Drafting | None = None) -> dict[str
         )
     add(at.HOST_PREFILL, prefill_seconds(k, prefill))
     if len(k) > COEFFICIENTS:
-        found["table"] = tabulated_seconds(k, tokens)
+        seconds_by_part["table"] = tabulated_seconds(k, tokens)
     alone = launched_alone(k, prefill, tokens)
     add(at.EAGER, np.where(alone, k[at.EAGER], 0.0))
-    add(at.LAUNCHES, np.maximum(np.where(alone, k[at.LAUNCHES], 0.0) - sum(found.values()), 0.0))
-    return found
+    add(
+        at.LAUNCHES,
+        np.maximum(np.where(alone, k[at.LAUNCHES], 0.0) - sum(seconds_by_part.values()), 0.0),
+    )
+    return seconds_by_part
 
 
 _LINEAR = at.LINEAR_FLOPS, at.LINEAR_BYTES
@@ -232,8 +235,8 @@ def context_seconds(k: Floats, decode_sequences: Floats) -> Floats:
     walking = k[at.WALK] * np.ceil(k[at.WAVE] * b) / b
     arithmetic, walked = k[at.HEADS] * k[at.HEADS], walking * walking
     apart = np.sqrt(np.sqrt(arithmetic * arithmetic + walked * walked))
-    found = np.where(b < k[at.GROUPED_FROM], apart, k[at.CONTEXT] + k[at.WALK] / b)
-    return np.asarray(np.where(decode_sequences > 0, found, 0.0))
+    per_token = np.where(b < k[at.GROUPED_FROM], apart, k[at.CONTEXT] + k[at.WALK] / b)
+    return np.asarray(np.where(decode_sequences > 0, per_token, 0.0))
 
 
 def communication_seconds(k: Floats, tokens: Floats) -> Floats:

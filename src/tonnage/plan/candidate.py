@@ -37,8 +37,8 @@ class Power:
         """Watts over the highest at a load of one instance, between the loads of ``by_load`` on a
         straight line.
         """
-        (low, below), *others = self.by_load
-        for high, above in others:
+        (low, below), *points = self.by_load
+        for high, above in points:
             if requests_per_second <= high:
                 return (
                     below + (above - below) * (requests_per_second - low) / (high - low)
@@ -221,8 +221,8 @@ class Agreed(Generic[T]):
     def __get__(self, candidate: Candidate | None, owner: type) -> T:
         if candidate is None:
             raise AttributeError(self.name)
-        found: T = candidate.same(lambda pool: getattr(pool, self.name))
-        return found
+        value: T = candidate.same(lambda pool: getattr(pool, self.name))
+        return value
 
 
 @strict
@@ -325,8 +325,8 @@ class Candidate(Shown):
 
     def same(self, read: Callable[[Pool], T]) -> T:
         """What is read of every pool, which they agree on. Raises ValueError: the pools differ."""
-        first, *others = map(read, self.pools)
-        if any(other != first for other in others):
+        first, *rest = map(read, self.pools)
+        if any(reading != first for reading in rest):
             raise ValueError(
                 f"the {len(self.pools)} pools of the deployment differ; look at each of them in"
                 " pools"
@@ -386,10 +386,12 @@ class Candidate(Shown):
         """For each kind of system, the pool with the most of them; the other pools are housed there
         too.
         """
-        most: dict[str, Pool] = {}
+        largest: dict[str, Pool] = {}
         for pool in self.pools:
-            most[pool.system] = max(most.get(pool.system, pool), pool, key=lambda one: one.systems)
-        return list(most.values())
+            largest[pool.system] = max(
+                largest.get(pool.system, pool), pool, key=lambda candidate: candidate.systems
+            )
+        return list(largest.values())
 
     @property
     def sized_rate(self) -> float:
@@ -407,8 +409,8 @@ class Candidate(Shown):
         return replace(
             self,
             pools=tuple(
-                replace(one, systems=systems, instances=n)
-                for one, n in zip((first, last), counts, strict=True)
+                replace(pool, systems=systems, instances=n)
+                for pool, n in zip((first, last), counts, strict=True)
             ),
         )
 

@@ -139,10 +139,10 @@ class Traffic:
             )
         busiest = max(self.profile)
         room = max(1.0, self.peak_requests_per_second / busiest) if busiest else 1.0
-        each = HOURS_PER_YEAR / len(self.profile)
+        hours_per_rate = HOURS_PER_YEAR / len(self.profile)
         return tuple(
             Hours(
-                hours_per_year=count * each,
+                hours_per_year=count * hours_per_rate,
                 requests_per_second=rate,
                 sized_requests_per_second=rate * room,
             )

@@ -25,18 +25,18 @@ def json_of(value: Any) -> Any:
         return to_document(value)
     if is_dataclass(value):
         left_out = value.WHERE_ASKED if isinstance(value, Shown) else ()
-        kept = [
+        names = [
             part.name
             for part in fields(value)
             if part.name not in left_out or getattr(value, part.name) is not None
         ]
-        found = {name: json_of(getattr(value, name)) for name in kept}
+        document = {name: json_of(getattr(value, name)) for name in names}
         derived: tuple[str, ...] = value.derived() if isinstance(value, Shown) else ()
-        return found | {name: json_of(getattr(value, name)) for name in derived}
+        return document | {name: json_of(getattr(value, name)) for name in derived}
     if isinstance(value, Mapping):
-        return {str(key): json_of(each) for key, each in value.items()}
+        return {str(key): json_of(part) for key, part in value.items()}
     if isinstance(value, tuple | list):
-        return [json_of(each) for each in value]
+        return [json_of(part) for part in value]
     return value.item() if hasattr(value, "item") else value
 
 
@@ -70,8 +70,8 @@ class Saved(Shown):
 
     def to_json(self) -> dict[str, Any]:
         """The whole as one JSON object."""
-        found: dict[str, Any] = json_of(self)
-        return {"schema": found.pop("schema"), **found}
+        document: dict[str, Any] = json_of(self)
+        return {"schema": document.pop("schema"), **document}
 
 
 AGAIN = "give the plan as tonnage size --json wrote it"
@@ -84,7 +84,7 @@ def read_back(kind: type[T], document: Mapping[str, Any], name: str) -> T:
     from pydantic import ValidationError
 
     try:
-        found: T = adapter(cast("Hashable", kind)).validate_python(document)
+        value: T = adapter(cast("Hashable", kind)).validate_python(document)
     except ValidationError as error:
         places = {
             ".".join(map(str, fault["loc"])) or name: fault["msg"]
@@ -93,10 +93,10 @@ def read_back(kind: type[T], document: Mapping[str, Any], name: str) -> T:
         raise InputErrors(
             f"{place}: {message}; {AGAIN}" for place, message in places.items()
         ) from None
-    other = first_difference(document, json_of(found))
-    if other is not None:
-        raise InputError(f"{other[0]}: {other[1]}; {AGAIN}")
-    return found
+    difference = first_difference(document, json_of(value))
+    if difference is not None:
+        raise InputError(f"{difference[0]}: {difference[1]}; {AGAIN}")
+    return value
 
 
 def first_difference(given: Any, shown: Any, path: tuple[str, ...] = ()) -> tuple[str, str] | None:
@@ -111,17 +111,17 @@ def first_difference(given: Any, shown: Any, path: tuple[str, ...] = ()) -> tupl
         for key, value in given.items():
             if key not in shown:
                 return ".".join((*path, str(key))), "is an unknown key"
-            found = first_difference(value, shown[key], (*path, str(key)))
-            if found is not None:
-                return found
+            difference = first_difference(value, shown[key], (*path, str(key)))
+            if difference is not None:
+                return difference
         return None
     if isinstance(given, list | tuple) and isinstance(shown, list) and len(given) == len(shown):
         pairs = enumerate(zip(given, shown, strict=True))
         return next(
             (
-                found
-                for i, (one, other) in pairs
-                if (found := first_difference(one, other, (*path, str(i)))) is not None
+                difference
+                for i, (item, shown_item) in pairs
+                if (difference := first_difference(item, shown_item, (*path, str(i)))) is not None
             ),
             None,
         )

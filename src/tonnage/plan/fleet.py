@@ -274,11 +274,11 @@ class OverHours(Shown):
     @property
     def instance_hours(self) -> float:
         """Instances that were held times hours."""
-        return math.fsum(held.instances * held.hours for held in self.held)
+        return math.fsum(period.instances * period.hours for period in self.held)
 
     def rented_hours(self, at_once: int) -> float:
         """Rented hours, where ``at_once`` instances are rented together."""
-        return math.fsum(-(-held.instances // at_once) * held.hours for held in self.held)
+        return math.fsum(-(-period.instances // at_once) * period.hours for period in self.held)
 
 
 @strict

@@ -93,7 +93,7 @@ def command(
     guesses = 0 if speculation is None else speculation.tokens
     for key, value in () if drafting is None else drafting.file:
         _put(file, key, guesses if value == GUESSES else value)
-    kept, keys = offloading.switched_on(tiers, parallelism)
+    tier_flags, keys = offloading.switched_on(tiers, parallelism)
     for key, size in keys.items():
         _put(file, key, size)
     flags = [
@@ -105,7 +105,7 @@ def command(
     flags += [
         word.replace(GUESSES, str(guesses)).replace(ONE_MORE, str(guesses + 1)) for word in words
     ]
-    flags += kept
+    flags += tier_flags
     words = launch.command if FLAGS in launch.command else (*launch.command, FLAGS)
     argv = [
         part
@@ -168,12 +168,12 @@ def _switches(launch: Launch, settings: Mapping[str, Value | None]) -> Iterator[
 
 
 def _file(launch: Launch, settings: Mapping[str, Value | None]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for setting, key in launch.file_keys:
         value = settings[setting]
         if value is not None:
-            _put(found, key.removeprefix("not "), not value if key.startswith("not ") else value)
-    return found
+            _put(content, key.removeprefix("not "), not value if key.startswith("not ") else value)
+    return content
 
 
 def _put(file: dict[str, Any], key: str, value: Value) -> None:
@@ -220,12 +220,12 @@ def foreign_word(pool: Pool) -> str:
     ]
     place = len(first)
     while place < middle:
-        taken = next(
+        length = next(
             (len(words) for words in patterns if words and _all_fit(argv[place:middle], words)), 0
         )
-        if not taken:
+        if not length:
             return argv[place]
-        place += taken
+        place += length
     return _foreign_key(pool.launch_file, launch, settings, offloaders)
 
 

@@ -53,7 +53,7 @@ class Limit(Shown):
     @property
     def asked(self) -> Asked:
         """As a question has it."""
-        parts = tuple((metric, each / 1e3) for metric, each in self.parts or ())
+        parts = tuple((metric, milliseconds / 1e3) for metric, milliseconds in self.parts or ())
         return Asked(
             metric=self.metric,
             statistic=self.statistic,
@@ -69,7 +69,7 @@ class Limit(Shown):
 
 def limit_of(asked: Asked) -> Limit:
     """A limit of a question as a value of the plan."""
-    parts = tuple((metric, 1e3 * each) for metric, each in asked.parts) or None
+    parts = tuple((metric, 1e3 * seconds) for metric, seconds in asked.parts) or None
     return Limit(
         metric=asked.metric,
         statistic=asked.statistic,

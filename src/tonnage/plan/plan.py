@@ -311,12 +311,12 @@ class Measured:
 
 
 def _check_schema(document: Mapping[str, Any]) -> None:
-    found = document.get("schema") if isinstance(document, Mapping) else None
-    if found == SCHEMA:
+    schema = document.get("schema") if isinstance(document, Mapping) else None
+    if schema == SCHEMA:
         return
-    if isinstance(found, str) and found.startswith("tonnage-plan/"):
+    if isinstance(schema, str) and schema.startswith("tonnage-plan/"):
         raise InputError(
-            f"schema: {found[:40]} was written by another version of tonnage, this one reads"
+            f"schema: {schema[:40]} was written by another version of tonnage, this one reads"
             f" {SCHEMA}; make the plan again"
         )
     raise InputError(

@@ -343,17 +343,18 @@ def nearest_of(found: Iterable[tuple[Reached, ...]]) -> Reachable | None:
     """The best value for each limit and the deployment nearest to all, from the values of each
     deployment; None where there are none.
     """
-    known = [values for values in found if values]
-    if not known:
+    per_deployment = [values for values in found if values]
+    if not per_deployment:
         return None
-    limits = dict.fromkeys(one.limit for values in known for one in values)
+    limits = dict.fromkeys(value.limit for values in per_deployment for value in values)
     best = tuple(
         min(
-            (one for values in known for one in values if one.limit == limit),
-            key=lambda one: one.excess,
+            (value for values in per_deployment for value in values if value.limit == limit),
+            key=lambda value: value.excess,
         )
         for limit in limits
     )
     return Reachable(
-        best=best, nearest=min(known, key=lambda values: max(value.excess for value in values))
+        best=best,
+        nearest=min(per_deployment, key=lambda values: max(value.excess for value in values)),
     )

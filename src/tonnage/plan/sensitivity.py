@@ -180,20 +180,20 @@ def pareto(
     candidates: Sequence[Candidate], costs: Mapping[int, float] | None = None
 ) -> tuple[ParetoPoint, ...]:
     """Every candidate with its place on the two fronts."""
-    known = costs or {}
+    cost_of = costs or {}
     latency = [mean_latency(c) for c in candidates]
     by_gpus = _front([(float(c.gpus), late) for c, late in zip(candidates, latency, strict=True)])
-    by_cost = _front([(known.get(i, math.inf), late) for i, late in enumerate(latency)])
+    by_cost = _front([(cost_of.get(i, math.inf), late) for i, late in enumerate(latency)])
     return tuple(
         ParetoPoint(
             **c.identity.names,
             systems=c.systems,
             gpus=c.gpus,
-            cost_per_year=known.get(i),
+            cost_per_year=cost_of.get(i),
             ttft_ms=(c.at_peak or c).ttft_ms.mean,
             e2e_ms=(c.at_peak or c).e2e_ms.mean,
             front_gpus=i in by_gpus,
-            front_cost=i in by_cost and i in known,
+            front_cost=i in by_cost and i in cost_of,
             chosen=i == 0,
         )
         for i, c in enumerate(candidates)

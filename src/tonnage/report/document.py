@@ -70,18 +70,18 @@ class Table:
 
     def without(self, names: Collection[str]) -> Table:
         """The table without some of its columns."""
-        kept = [i for i, name in enumerate(self.header) if name not in names]
+        columns = [i for i, name in enumerate(self.header) if name not in names]
         return replace(
             self,
-            header=tuple(self.header[i] for i in kept),
-            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
+            header=tuple(self.header[i] for i in columns),
+            rows=tuple(tuple(row[i] for i in columns) for row in self.rows),
         )
 
     def filled(self, *names: str) -> Table:
         """Without those columns, of the named ones or of all, that hold nothing."""
-        asked = [(i, name) for i, name in enumerate(self.header) if name in names or not names]
+        columns = [(i, name) for i, name in enumerate(self.header) if name in names or not names]
         return self.without(
-            {name for i, name in asked if all(row[i] in ("", ABSENT) for row in self.rows)}
+            {name for i, name in columns if all(row[i] in ("", ABSENT) for row in self.rows)}
         )
 
 
@@ -158,8 +158,8 @@ def section(key: str, name: str, *blocks: Block | None, folded: bool = False) ->
 
 def items(lines: tuple[str, ...], tone: str = "plain") -> Items | None:
     """The lines as a list; None where there are none."""
-    kept = tuple(line for line in lines if line)
-    return Items(kept, tone=tone) if kept else None
+    shown = tuple(line for line in lines if line)
+    return Items(shown, tone=tone) if shown else None
 
 
 def facts_known(rows: Iterable[tuple[str, str]]) -> Facts:

@@ -236,27 +236,32 @@ def _gains(gains: tuple[FormatGain, ...]) -> Table:
 
 
 def _gain(one: FormatGain, small: tuple[int, ...], large: tuple[int, ...]) -> tuple[str, ...]:
-    said = one.published[-1] if one.published else None
+    publication = one.published[-1] if one.published else None
     words = (
         ("",) * 4
-        if said is None
-        else (said.gain_small, said.gain_large, said.accuracy_impact, said.calibration)
+        if publication is None
+        else (
+            publication.gain_small,
+            publication.gain_large,
+            publication.accuracy_impact,
+            publication.calibration,
+        )
     )
     words = (*words[:2], NATIVE, NATIVE) if one.native else words
-    found = [ABSENT] * (len(small) + len(large) + 1)
+    gains = [ABSENT] * (len(small) + len(large) + 1)
     if one.gain is not None:
         values = (
             *(one.gain.token[b] for b in small),
             *(one.gain.run[b] for b in large),
             one.gain.prompt,
         )
-        found = [f"{value:.2f}" for value in values]
+        gains = [f"{value:.2f}" for value in values]
     name = one.precision.name + ("*" if one.unfitted else "")
     return (
         name,
         f"{one.weight_gb:.1f}",
         one.precision.kv,
-        *found,
+        *gains,
         *(word or ABSENT for word in words),
     )
 
@@ -276,7 +281,7 @@ def _unfitted(gains: tuple[FormatGain, ...]) -> list[str]:
 def _hardware(gains: tuple[FormatGain, ...]) -> Table:
     from tonnage.spec.catalog import gpus
 
-    every = {gpu.arch for gpu in gpus()}
+    generations = {gpu.arch for gpu in gpus()}
     rows = []
     for gain in gains:
         p = find_precision(gain.precision.name)
@@ -288,7 +293,7 @@ def _hardware(gains: tuple[FormatGain, ...]) -> Table:
             multiplied = "experts alone: as FP8 on units with FP4, else unpacked to FP16"
         hardware = (
             "every GPU of the catalog"
-            if set(gain.generations) == every
+            if set(gain.generations) == generations
             else ", ".join(gain.generations)
         )
         hardware += "" if p.sparse else _unpacked_on(p.weight_format)
@@ -339,7 +344,7 @@ def listing(machine: Machine, found: Sequence[Profile]) -> Document:
             section(
                 kind,
                 title if these else "",
-                Lines("\n".join(_line(one, width) for one in these)) if these else None,
+                Lines("\n".join(_line(profile, width) for profile in these)) if these else None,
             )
         )
     return document(
@@ -353,12 +358,12 @@ def _line(one: Profile, width: int) -> str:
     """Such as "  vllm-fp8-tp1-pp1-throughput   24 GB  owner/name"."""
     needs = f"{one.needs_bytes / 1e9:,.0f} GB" if one.needs_bytes else ""
     context = f"--max-model-len {one.context}: " if one.kind == "low memory" else ""
-    told = (
+    detail = (
         f"{context}{one.why}"
         if one.why
         else one.checkpoint or f"name a --checkpoint in {one.precision}"
     )
-    return f"  {one.name.ljust(width)}  {needs:>8}  {told}"
+    return f"  {one.name.ljust(width)}  {needs:>8}  {detail}"
 
 
 def starting(machine: Machine, start: Start) -> Document:
@@ -411,20 +416,20 @@ def _command(one: Started) -> str:
 def compressed(folder: str, manifest: Mapping[str, Any]) -> Document:
     """Sizes, quality on each text, the matrices that changed most, and what to type next."""
     figures = manifest["figures"]
-    told = [
+    sentences = [
         f"{manifest['format']} by {manifest['tool']['name']} {manifest['tool']['version']}:"
         f" {manifest['bytes'] / 1e6:,.1f} MB of weights,"
         f" {manifest['bytes'] / manifest['original_bytes']:.0%} of the original's."
     ]
-    errors = sorted(figures.get("weight_errors", {}).items(), key=lambda one: -one[1])
+    errors = sorted(figures.get("weight_errors", {}).items(), key=lambda pair: -pair[1])
     if errors:
-        told.append(
+        sentences.append(
             f"{len(errors)} matrices differ; relative error at most {errors[0][1]:.2%}"
             f" ({errors[0][0]})."
         )
     impact, _ = accuracy_and_calibration(find_precision(manifest["precision"]))
     if impact:
-        told.append(
+        sentences.append(
             f"Published for the format: accuracy impact {impact}; tonnage catalog precisions has"
             " the sources."
         )
@@ -436,7 +441,9 @@ def compressed(folder: str, manifest: Mapping[str, Any]) -> Document:
         for name in ("calibration", "held_back")
         if figures.get(name)
     }
-    rows = tuple((name, *form.format_map(one).split("|")) for name, one in judged.items())
+    rows = tuple(
+        (name, *form.format_map(text_figures).split("|")) for name, text_figures in judged.items()
+    )
     header = (
         "text",
         "tokens",
@@ -466,7 +473,7 @@ def compressed(folder: str, manifest: Mapping[str, Any]) -> Document:
         else items(("Without --text no perplexity was measured.",), "note")
     )
     return document(
-        section("made", "", items(tuple(told))),
+        section("made", "", items(tuple(sentences))),
         section("quality", "", quality, *_tasks(manifest)),
         section("next", "", items(following, "note")),
         title=f"{folder} is written",
@@ -479,33 +486,33 @@ def _tasks(manifest: Mapping[str, Any]) -> tuple[Table, ...]:
     """
     named = {task: benchmark for benchmark, task in TASKS.items()}
     rows = []
-    for task, one in manifest["figures"].get("tasks", {}).items():
-        known = (
+    for task, scores in manifest["figures"].get("tasks", {}).items():
+        published = (
             published_loss(
                 find_precision(manifest["precision"]), manifest["parameters"], named[task]
             )
             if task in named
             else None
         )
-        loss = 1 - one["made"] / one["original"] if one["original"] else 0.0
+        loss = 1 - scores["made"] / scores["original"] if scores["original"] else 0.0
         error = (
-            math.hypot(one["error"], one["original_error"]) / one["original"]
-            if one["original"]
+            math.hypot(scores["error"], scores["original_error"]) / scores["original"]
+            if scores["original"]
             else 0.0
         )
         verdict = (
             "none is published"
-            if known is None
+            if published is None
             else "more than published"
-            if 100 * (loss - 2 * error) > known[1]
+            if 100 * (loss - 2 * error) > published[1]
             else "as published"
         )
         rows.append(
             (
-                *(task, one["metric"], *(f"{one[key]:.2%}" for key in ("original", "made"))),
+                *(task, scores["metric"], *(f"{scores[key]:.2%}" for key in ("original", "made"))),
                 *(
                     f"{loss:.2%} ± {2 * error:.2%}",
-                    ABSENT if known is None else f"{known[1]:g}% ({known[0]})",
+                    ABSENT if published is None else f"{published[1]:g}% ({published[0]})",
                     verdict,
                 ),
             )

@@ -155,12 +155,17 @@ def _rates(run: Measured) -> str:
             f"; {number(energy['mean_gpu_watts'])} W of GPUs,"
             f" {number(energy['joules_per_output_token'])} J an output token"
         )
-    return rates + failed + joules + "".join(f"; {attained_text(one)}" for one in run.good)
+    return (
+        rates
+        + failed
+        + joules
+        + "".join(f"; {attained_text(attainment)}" for attainment in run.good)
+    )
 
 
 def _costs(runs: Sequence[Measured]) -> tuple[Table | Text, ...]:
     """What the tokens of each run cost, owned and rented; empty without named hardware."""
-    rows, hardware, made, missing = [], "", dict[str, None](), dict[str, None]()
+    rows, hardware, explanations, missing = [], "", dict[str, None](), dict[str, None]()
     for run in runs:
         cost = run.run_json.get("cost", {"ways": ()})
         for way in cost["ways"]:
@@ -168,7 +173,7 @@ def _costs(runs: Sequence[Measured]) -> tuple[Table | Text, ...]:
             if way["usd_per_hour"] is None:
                 missing[f"{WAYS[way['where']]}: {way['how'][0]}"] = None
                 continue
-            made[f"{WAYS[way['where']]}, a year: {'; '.join(way['how'])}"] = None
+            explanations[f"{WAYS[way['where']]}, a year: {'; '.join(way['how'])}"] = None
             kinds = (
                 "usd_per_hour",
                 "usd_per_million_input_tokens",
@@ -187,7 +192,7 @@ def _costs(runs: Sequence[Measured]) -> tuple[Table | Text, ...]:
         "1,000 requests",
     )
     table = (Table(header=header, rows=tuple(rows)), Text(f"Cost of {hardware}.")) if rows else ()
-    return (*table, *(Text(sentence_of(line)) for line in (*made, *missing)))
+    return (*table, *(Text(sentence_of(line)) for line in (*explanations, *missing)))
 
 
 def _tiers(runs: Sequence[Measured]) -> tuple[Table, ...]:
@@ -386,13 +391,13 @@ def demonstrated(found: Demonstration) -> Document:
     """What was served, how it compares, and what a failure did."""
     rows = tuple(
         (
-            LABELS[one.metric],
-            number(one.predicted),
-            number(one.measured),
-            f"{one.difference:+.1%}",
-            "agrees" if one.agrees else "differs",
+            LABELS[metric.metric],
+            number(metric.predicted),
+            number(metric.measured),
+            f"{metric.difference:+.1%}",
+            "agrees" if metric.agrees else "differs",
         )
-        for one in found.beside
+        for metric in found.beside
     )
     table = Table(header=("", "predicted", "measured", "difference", ""), rows=rows)
     reasons = tuple(
@@ -475,18 +480,18 @@ def _plot(
     metric: str, ours: Sequence[float], theirs: Sequence[float], first: str, second: str
 ) -> Drawing:
     """The quantiles from 1 % to 99 % of both runs against each other."""
-    name, least, most = (
+    name, least, greatest = (
         metric.removesuffix("_ms").upper(),
         min(ours[0], theirs[0]),
         max(ours[-1], theirs[-1]),
     )
-    log = least > 0 and most > FAR_APART * least
+    log = least > 0 and greatest > FAR_APART * least
     pairs = [(f"p{p}", a, b) for p, (a, b) in enumerate(zip(ours, theirs, strict=True), start=1)]
     points = tuple(
         Point(a, b, f"{p} of {name}\n{first} {number(a)} ms\n{second} {number(b)} ms")
         for p, a, b in pairs
     )
-    alike = tuple(Point(value, value, "") for value in (least, most))
+    alike = tuple(Point(value, value, "") for value in (least, greatest))
     scale = ", ms (logarithmic)" if log else ", ms"
     rows = tuple((p, number(a), number(b), f"{b / a:.3f}" if a else ABSENT) for p, a, b in pairs)
     x, y = (Axis(f"{run}{scale}", log=log) for run in (first, second))
@@ -506,17 +511,21 @@ def _plot(
 
 def _ratios(found: Comparison, first: str, second: str) -> Table:
     rows = []
-    for one in found.ratios:
-        between = ABSENT if math.isnan(one.low) else f"{one.low:.3f} to {one.high:.3f}"
-        ratio = f"{one.ratio:.3f}" if math.isfinite(one.ratio) else ABSENT
+    for metric_ratio in found.ratios:
+        between = (
+            ABSENT
+            if math.isnan(metric_ratio.low)
+            else f"{metric_ratio.low:.3f} to {metric_ratio.high:.3f}"
+        )
+        ratio = f"{metric_ratio.ratio:.3f}" if math.isfinite(metric_ratio.ratio) else ABSENT
         rows.append(
             (
-                _label(one),
-                number(one.first),
-                number(one.second),
+                _label(metric_ratio),
+                number(metric_ratio.first),
+                number(metric_ratio.second),
                 ratio,
                 between,
-                VERDICTS[one.differs],
+                VERDICTS[metric_ratio.differs],
             )
         )
     return Table(header=("", first, second, "ratio", "0.95", ""), rows=tuple(rows))
@@ -572,9 +581,9 @@ def run_and_plan(found: RunBesidePlan, run: str) -> Document:
 def verdict(found: RunBesidePlan, metric: str) -> str:
     """Where the measurements of a metric lie, in one line; "" where no interval is known."""
     by_place: dict[str, list[str]] = {}
-    for each in found.metrics:
-        if each.metric == metric and each.inside is not None:
-            by_place.setdefault(_place(each), []).append(each.statistic)
+    for metric_beside in found.metrics:
+        if metric_beside.metric == metric and metric_beside.inside is not None:
+            by_place.setdefault(_place(metric_beside), []).append(metric_beside.statistic)
     name = metric.removesuffix("_ms").upper()
     if not by_place:
         return ""

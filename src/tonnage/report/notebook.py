@@ -191,13 +191,13 @@ def _requests(run: Any) -> pa.Table:
     first, last = record.first_token_ns - record.due_ns, record.last_token_ns - record.due_ns
     with np.errstate(divide="ignore", invalid="ignore"):
         tpot = (last - first) / (record.osl - 1)
-    for name, values, known in (
+    for name, values, valid in (
         ("ttft_ms", first, counted),
         ("tpot_ms", tpot, counted & (record.osl > 1)),
         ("e2e_ms", last, counted),
     ):
         table = table.append_column(
-            name, pa.array(np.where(known, values / 1e6, np.nan), mask=~known)
+            name, pa.array(np.where(valid, values / 1e6, np.nan), mask=~valid)
         )
     return table
 
@@ -221,8 +221,8 @@ TABLES: Mapping[str, Callable[[Any], pa.Table]] = {
     "SimulatedRun": _requests,
     "SimulatedSweep": lambda runs: _rows(list(map(_point, runs))),
     "Measured": _requests,
-    "Comparison": lambda found: _rows([ratio.to_json() for ratio in found.ratios]),
-    "RunBesidePlan": lambda found: _rows([metric.to_json() for metric in found.metrics]),
+    "Comparison": lambda comparison: _rows([ratio.to_json() for ratio in comparison.ratios]),
+    "RunBesidePlan": lambda comparison: _rows([metric.to_json() for metric in comparison.metrics]),
     "Description": _recorded,
-    "LessonResult": lambda found: _rows([asdict(step) for step in found.steps]),
+    "LessonResult": lambda lesson: _rows([asdict(step) for step in lesson.steps]),
 }

@@ -26,7 +26,7 @@ STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
 def statistics(values: object) -> tuple[str, ...]:
     """Each of ``STATISTICS`` of a latency or a length."""
-    return tuple(number(getattr(values, each)) for each in STATISTICS)
+    return tuple(number(getattr(values, statistic)) for statistic in STATISTICS)
 
 
 def plain(value: float | None) -> str:
@@ -73,8 +73,8 @@ def dollars(value: float | None) -> str:
 
 def span(seconds: float) -> str:
     """A waiting time in words: "47.3 s", "12.5 min", "8 h"."""
-    for most, unit, name in ((100.0, 1.0, "s"), (6_000.0, 60.0, "min")):
-        if seconds < most:
+    for limit, unit, name in ((100.0, 1.0, "s"), (6_000.0, 60.0, "min")):
+        if seconds < limit:
             return f"{_three(seconds / unit)} {name}"
     return f"{_three(seconds / 3_600)} h"
 

@@ -36,7 +36,9 @@ MODELS_LEGEND = (
 def scored(report: ScoreReport) -> Document:
     """The errors of the predictions of one file."""
     apart = (
-        one for kind, other in report.apart.items() for one in _report(other, f"Apart: {kind}")
+        part
+        for kind, part_report in report.apart.items()
+        for part in _report(part_report, f"Apart: {kind}")
     )
     return document(*_report(report, ""), *apart, section("legend", "", Text(LEGEND, tone="note")))
 
@@ -89,12 +91,19 @@ def _attained(report: ScoreReport) -> Iterator[Table]:
     """Joint attainment of the rows with single requests."""
     rows = tuple(
         (
-            one.limits,
-            *(f"{100 * share:.3g}" for share in (one.measured, one.predicted)),
-            *map(number, (one.off, one.inside, None if one.goodput is None else one.goodput.mape)),
-            str(one.n),
+            limit_errors.limits,
+            *(f"{100 * share:.3g}" for share in (limit_errors.measured, limit_errors.predicted)),
+            *map(
+                number,
+                (
+                    limit_errors.off,
+                    limit_errors.inside,
+                    None if limit_errors.goodput is None else limit_errors.goodput.mape,
+                ),
+            ),
+            str(limit_errors.n),
         )
-        for one in report.attained
+        for limit_errors in report.attained
     )
     header = (
         "attainment",
@@ -117,16 +126,23 @@ def _not_predicted(report: ScoreReport) -> tuple[Section, ...]:
         for kind, names in report.unknown.items()
         for name, count in names.items()
     )
-    skipped = tuple(f"Line {each.line}: {each.reason}" for each in report.skipped[:SKIPPED_SHOWN])
-    left = len(report.skipped) - SKIPPED_SHOWN
-    more = (f"… and {counted(left, 'line')} more; --json prints all of them",) if left > 0 else ()
+    skipped = tuple(
+        f"Line {skipped_row.line}: {skipped_row.reason}"
+        for skipped_row in report.skipped[:SKIPPED_SHOWN]
+    )
+    unshown = len(report.skipped) - SKIPPED_SHOWN
+    more = (
+        (f"… and {counted(unshown, 'line')} more; --json prints all of them",)
+        if unshown > 0
+        else ()
+    )
     return (section("skipped", "Not predicted", items((*unknown, *skipped, *more))),)
 
 
 def _measured(errors: Iterable[Mapping[str, ErrorOf]]) -> list[str]:
     """The metrics that any of these have, in the order of the names."""
-    found = {metric for each in errors for metric in each}
-    return [metric for metric in METRIC_TITLES if metric in found]
+    metrics = {metric for row_errors in errors for metric in row_errors}
+    return [metric for metric in METRIC_TITLES if metric in metrics]
 
 
 def _group(kind: str, groups: Mapping[str, Mapping[str, ErrorOf]]) -> Table:
@@ -177,7 +193,9 @@ def scored_models(scores: ModelScores) -> Document:
     are apart.
     """
     apart = (
-        one for kind, other in scores.apart.items() for one in _models(other, f"Apart: {kind}")
+        part
+        for kind, part_scores in scores.apart.items()
+        for part in _models(part_scores, f"Apart: {kind}")
     )
     return document(
         *_models(scores, ""), *apart, section("legend", "", Text(MODELS_LEGEND, tone="note"))
@@ -191,7 +209,7 @@ def _models(scores: ModelScores, title: str) -> tuple[Section, ...]:
     common = (
         _side_by_side(scores) if scores.common else Text("No row was predicted by all of them.")
     )
-    found = (
+    blocks = (
         Text(f"Rows predicted: {predicted}"),
         common,
         _disagreement(scores) if scores.disagreement else None,
@@ -203,7 +221,7 @@ def _models(scores: ModelScores, title: str) -> tuple[Section, ...]:
         )
     )
     return (
-        section("errors", title, *found),
+        section("errors", title, *blocks),
         *_reasons(scores),
         section("remarks", "", items(tuple(remarks), "note")),
     )
@@ -212,9 +230,13 @@ def _models(scores: ModelScores, title: str) -> tuple[Section, ...]:
 def _side_by_side(scores: ModelScores) -> Table:
     rows = []
     for metric in _measured(scores.errors.values()):
-        each = [errors.get(metric) for errors in scores.errors.values()]
-        cells = [ABSENT if e is None else f"{number(e.mape)} ({e.bias:+.1f})" for e in each]
-        rows.append((METRIC_TITLES[metric], *cells, str(max(e.n for e in each if e is not None))))
+        metric_errors = [errors.get(metric) for errors in scores.errors.values()]
+        cells = [
+            ABSENT if e is None else f"{number(e.mape)} ({e.bias:+.1f})" for e in metric_errors
+        ]
+        rows.append(
+            (METRIC_TITLES[metric], *cells, str(max(e.n for e in metric_errors if e is not None)))
+        )
     caption = f"Errors over the {counted(scores.common, 'row')} that all of them predicted"
     return Table(caption=caption, header=("MAPE % (bias)", *scores.errors, "n"), rows=tuple(rows))
 
@@ -223,11 +245,11 @@ def _disagreement(scores: ModelScores) -> Table:
     metrics = [
         metric
         for metric in METRIC_TITLES
-        if any(metric in found for found in scores.disagreement.values())
+        if any(metric in disagreement for disagreement in scores.disagreement.values())
     ]
     rows = tuple(
-        (name, *(number(found.get(m)) for m in metrics))
-        for name, found in scores.disagreement.items()
+        (name, *(number(disagreement.get(m)) for m in metrics))
+        for name, disagreement in scores.disagreement.items()
     )
     header = ("models", *(METRIC_TITLES[m] for m in metrics))
     return Table(
@@ -237,13 +259,13 @@ def _disagreement(scores: ModelScores) -> Table:
 
 def _reasons(scores: ModelScores) -> Sequence[Section]:
     """Why rows were not predicted, by step model and reason."""
-    found = []
+    lines = []
     for name, report in scores.reports.items():
         reasons = Counter(skipped.reason for skipped in report.skipped)
-        found += [
+        lines += [
             f"{name}, {counted(count, 'row')}: {reason}" for reason, count in reasons.most_common(5)
         ]
-    return (section("skipped", "Not predicted", items(tuple(found))),) if found else ()
+    return (section("skipped", "Not predicted", items(tuple(lines))),) if lines else ()
 
 
 def calibrated(report: CalibrationReport, output: Path | None = None) -> Document:

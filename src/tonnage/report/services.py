@@ -73,13 +73,13 @@ def _curve(sweep: ServiceSweep) -> Plot:
             points = []
             for load, point in zip(sweep.loads, sweep.points, strict=True):
                 stream_result = point.streams[place]
-                seen = getattr(stream_result.latencies, statistic)
-                if seen is not None:
+                latency = getattr(stream_result.latencies, statistic)
+                if latency is not None:
                     tip = (
                         f"{load:g} {sweep.unit}\n{number(stream_result.items_per_second)}"
-                        f" inferences/s\n{statistic} {number(seen)} ms"
+                        f" inferences/s\n{statistic} {number(latency)} ms"
                     )
-                    points.append(Point(stream_result.items_per_second, seen, tip))
+                    points.append(Point(stream_result.items_per_second, latency, tip))
             series.append(
                 Series(
                     f"{stream.name}, {statistic}", tuple(points), tone=2 * place + tone, line=True
@@ -96,8 +96,13 @@ def _tried(answer: SizedService) -> Table | None:
     if not answer.tried:
         return None
     rows = []
-    for one in sorted(
-        answer.tried, key=lambda one: (not one.chosen, one.servers or 10**9, one.use or 0)
+    for combination in sorted(
+        answer.tried,
+        key=lambda candidate: (
+            not candidate.chosen,
+            candidate.servers or 10**9,
+            candidate.use or 0,
+        ),
     ):
         words = tuple(
             f"{setting.instances} × {setting.max_batch_size}"
@@ -106,16 +111,18 @@ def _tried(answer: SizedService) -> Table | None:
                 if setting.max_queue_delay_microseconds is None
                 else f", {setting.max_queue_delay_microseconds} µs"
             )
-            for setting in one.settings
+            for setting in combination.settings
         )
         servers = (
             f"> {answer.servers}"
-            if one.servers is None
+            if combination.servers is None
             else "none"
-            if one.servers == 0
-            else f"{one.servers}"
+            if combination.servers == 0
+            else f"{combination.servers}"
         )
-        rows.append((*words, servers, ABSENT if one.use is None else percent(one.use)))
+        rows.append(
+            (*words, servers, ABSENT if combination.use is None else percent(combination.use))
+        )
     caption = (
         f"{counted(len(rows), 'combination')} of instances × largest batch, queue delay; the best"
         f" {min(len(rows), MOST_ROWS)}:"
@@ -142,13 +149,13 @@ def sized(answer: SizedService) -> Document:
         if answer.one_fewer
         else ()
     )
-    lines = items((*(f"{one}." for one in answer.met), *fewer))
+    lines = items((*(f"{sentence}." for sentence in answer.met), *fewer))
     text = Text("One of these servers with its share of the traffic:")
-    found = section(
+    result_section = section(
         "result", "", Text(words, tone="answer"), lines, _tried(answer), text, *_tables(answer.run)
     )
     if answer.curve is None:
-        return document(found, title=answer.run.title)
+        return document(result_section, title=answer.run.title)
     reading = "One server of the answer at lower and higher rates than its share of the traffic."
     curve = section(
         "curve",
@@ -156,7 +163,7 @@ def sized(answer: SizedService) -> Document:
         Drawing(_curve(answer.curve), reading, _points(answer.curve)),
     )
     batches = section("batches", "Batches", *map(_batches, answer.run.models))
-    return document(found, curve, batches, title=answer.run.title or "A service")
+    return document(result_section, curve, batches, title=answer.run.title or "A service")
 
 
 def _batches(model: ModelResult) -> Table:
@@ -178,14 +185,14 @@ def _tables(run: ServiceResult) -> tuple[Table, Table, Text]:
         "rejected",
         "timed out",
     )
-    asked = tuple(
+    stream_rows = tuple(
         (
             *(stream.name, stream.asked, number(stream.answered_per_second)),
             *(*statistics(stream.latencies), str(stream.rejected), str(stream.expired)),
         )
         for stream in run.streams
     )
-    streams = Table(header=header, rows=asked, spare=("p90 ms", "p50 ms"))
+    streams = Table(header=header, rows=stream_rows, spare=("p90 ms", "p50 ms"))
     rows = tuple(
         (
             model.name,

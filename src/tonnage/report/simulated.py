@@ -164,19 +164,26 @@ def _classes(runs: SimulatedSweep) -> Table | None:
         return None
     rows, several = [], len(runs) > 1
     for run in runs:
-        for one in run.classes:
-            limit = None if one.ttft_limit_s is None else 1e3 * one.ttft_limit_s
-            seen = map(
-                number, (one.ttft_ms.p50, one.ttft_ms.p95, one.tpot_ms.mean, one.e2e_ms.mean, limit)
+        for traffic_class in run.classes:
+            limit = None if traffic_class.ttft_limit_s is None else 1e3 * traffic_class.ttft_limit_s
+            figures = map(
+                number,
+                (
+                    traffic_class.ttft_ms.p50,
+                    traffic_class.ttft_ms.p95,
+                    traffic_class.tpot_ms.mean,
+                    traffic_class.e2e_ms.mean,
+                    limit,
+                ),
             )
-            within = ABSENT if one.within is None else f"{one.within:.1%}"
+            within = ABSENT if traffic_class.within is None else f"{traffic_class.within:.1%}"
             rows.append(
                 (
                     *([_point_name(run)] if several else ()),
-                    one.name,
-                    f"{one.requests:,}",
-                    f"{one.rejected:,}",
-                    *seen,
+                    traffic_class.name,
+                    f"{traffic_class.requests:,}",
+                    f"{traffic_class.rejected:,}",
+                    *figures,
                     within,
                 )
             )
@@ -269,7 +276,7 @@ def _point(run: Run) -> tuple[Text, Table]:
         for name in ("ttft", "itl", "tpot", "e2e")
     )
     table = Table(header=("", *STATISTICS, EXPECTED), rows=rows, spare=("p90", "p50"))
-    found = (
+    cache_words = (
         ""
         if run.hit_rate is None
         else (
@@ -288,7 +295,7 @@ def _point(run: Run) -> tuple[Text, Table]:
         if refused
         else ""
     )
-    return Text(words + gain + found + refusals), table
+    return Text(words + gain + cache_words + refusals), table
 
 
 def _sweep(runs: SimulatedSweep) -> Table:
@@ -313,9 +320,9 @@ def _swept(run: Run) -> tuple[str, ...]:
         ),
         *(s.tpot_ms.mean, s.e2e_ms.mean, s.e2e_ms.p95),
     )
-    found = [] if run.hit_rate is None else [f"{run.hit_rate:.1%}"]
+    hit_rate = [] if run.hit_rate is None else [f"{run.hit_rate:.1%}"]
     gain = [] if run.gain is None else [f"{run.gain:.2f}"]
-    return (*run.settings.values(), _load(run), *map(number, values), *gain, *found)
+    return (*run.settings.values(), _load(run), *map(number, values), *gain, *hit_rate)
 
 
 PICTURED: Mapping[str, tuple[str, Callable[[Run], float]]] = {
@@ -420,9 +427,11 @@ def _attained(run: Run, *, several: bool) -> Iterator[str]:
     too.
     """
     load = f"{_point_name(run)}: " if several else ""
-    yield from (f"{load}{attained_text(one)}" for one in run.attained)
+    yield from (f"{load}{attained_text(attainment)}" for attainment in run.attained)
     yield from (
-        f"{load}{each.name}, {attained_text(one)}" for each in run.classes for one in each.attained
+        f"{load}{traffic_class.name}, {attained_text(attainment)}"
+        for traffic_class in run.classes
+        for attainment in traffic_class.attained
     )
 
 
@@ -471,17 +480,17 @@ def fleet_lines(facts: FleetFacts | None) -> Iterator[str]:
             f"{number(facts.instance_hours)} instance-hours; {facts.serving_mean:.2f} instances"
             f" served on average, at most {facts.serving_most:,}"
         )
-    for one in facts.violations:
+    for violation in facts.violations:
         hours = (
-            f"broken in {one.broken_hours:,} of {counted(one.hours, 'hour')}"
-            if one.hours > 1
+            f"broken in {violation.broken_hours:,} of {counted(violation.hours, 'hour')}"
+            if violation.hours > 1
             else "broken"
-            if one.broken_hours
+            if violation.broken_hours
             else "held"
         )
         yield (
-            f"{one.limit}: {hours}; {100 * one.share:.3g} % of the requests took longer or were"
-            " lost"
+            f"{violation.limit}: {hours}; {100 * violation.share:.3g} % of the requests took longer"
+            " or were lost"
         )
 
 
@@ -504,10 +513,10 @@ def timeline_page(timeline: Timeline, title: str) -> Document:
     from tonnage.report.drawing.figure import Axis
 
     steps = timeline.steps[:MOST_STEPS]
-    left = timeline.left + len(timeline.steps) - len(steps)
+    undrawn = timeline.left + len(timeline.steps) - len(steps)
     shown = (
-        f"The first {len(steps):,} steps; {left:,} more are not drawn."
-        if left
+        f"The first {len(steps):,} steps; {undrawn:,} more are not drawn."
+        if undrawn
         else f"All {counted(len(steps), 'step')}."
     )
     axis = Axis("seconds" if timeline.unit == "s" else "ticks")
@@ -531,26 +540,26 @@ def _slots(steps: tuple[TimelineStep, ...], axis: Axis) -> Gantt:
     from tonnage.report.drawing.figure import Gantt, Lane, Span
 
     spans: dict[int, list[Span]] = {}
-    told: dict[int, list[str]] = {}
+    requests_by_slot: dict[int, list[str]] = {}
     for step in steps:
         end = step.start + step.duration
-        for held in step.held:
-            lane = spans.setdefault(held.slot, [])
+        for occupant in step.held:
+            lane = spans.setdefault(occupant.slot, [])
             if (
                 lane
-                and lane[-1].name == held.state
+                and lane[-1].name == occupant.state
                 and abs(lane[-1].end - step.start) < 1e-12
-                and told[held.slot][-1] == str(held.request)
+                and requests_by_slot[occupant.slot][-1] == str(occupant.request)
             ):
-                lane[-1] = Span(held.state, lane[-1].start, end, TONES[held.state])
+                lane[-1] = Span(occupant.state, lane[-1].start, end, TONES[occupant.state])
             else:
-                lane.append(Span(held.state, step.start, end, TONES[held.state]))
-                told.setdefault(held.slot, []).append(str(held.request))
+                lane.append(Span(occupant.state, step.start, end, TONES[occupant.state]))
+                requests_by_slot.setdefault(occupant.slot, []).append(str(occupant.request))
     lanes = tuple(
         Lane(
             f"slot {slot + 1}",
             tuple(spans[slot]),
-            f"slot {slot + 1}\nrequests {', '.join(dict.fromkeys(told[slot]))[:80]}",
+            f"slot {slot + 1}\nrequests {', '.join(dict.fromkeys(requests_by_slot[slot]))[:80]}",
         )
         for slot in sorted(spans)[:MOST_LANES]
     )
@@ -562,8 +571,8 @@ def _slots(steps: tuple[TimelineStep, ...], axis: Axis) -> Gantt:
 def _queue(steps: tuple[TimelineStep, ...], axis: Axis) -> Plot:
     from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 
-    every = max(len(steps) // MOST_POINTS, 1)
-    timeline_steps = steps[::every]
+    stride = max(len(steps) // MOST_POINTS, 1)
+    timeline_steps = steps[::stride]
     queue = tuple(
         Point(step.start, float(step.queued), f"{step.queued} wait") for step in timeline_steps
     )
@@ -588,7 +597,7 @@ def _bounds(steps: tuple[TimelineStep, ...]) -> Table:
 
 
 def _numbers(steps: tuple[TimelineStep, ...]) -> Table:
-    every = max(len(steps) // 20, 1)
+    stride = max(len(steps) // 20, 1)
     rows = tuple(
         (
             number(step.start),
@@ -598,7 +607,7 @@ def _numbers(steps: tuple[TimelineStep, ...]) -> Table:
             percent(step.kv_used),
             step.bound,
         )
-        for step in steps[::every]
+        for step in steps[::stride]
     )
     return Table(
         caption="Some of the steps",
@@ -703,8 +712,8 @@ def lesson_sweep(
     """
     words = setting.replace("_", " ")
     rows = tuple(
-        (f"{value:g}", *(_figure(name, seen) for name, seen in one.to_json().items()))
-        for value, one in zip(values, results, strict=True)
+        (f"{value:g}", *(_figure(name, figure) for name, figure in lesson_result.to_json().items()))
+        for value, lesson_result in zip(values, results, strict=True)
     )
     header = (
         words,
@@ -742,12 +751,12 @@ def _over(
 
     series = []
     for tone, name in enumerate(names):
-        seen = [
+        figures = [
             (value, lesson_result.to_json()[name])
             for value, lesson_result in zip(values, results, strict=True)
         ]
         points = tuple(
-            Point(value, float(figure), "") for value, figure in seen if figure is not None
+            Point(value, float(figure), "") for value, figure in figures if figure is not None
         )
         series.append(Series(NAMES[name], points, tone=tone, line=True))
     return Plot(title, title, Axis(words), Axis(title), tuple(series))

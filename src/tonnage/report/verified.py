@@ -73,14 +73,14 @@ def _load(found: Watched) -> Table:
     p, choice = found.present, found.plan.candidates[0]
     scenario = found.plan.scenario
     counted = choice.sized_rate * choice.instances
-    told = (
+    planned = (
         f"peak {number(found.plan.demand.sizing_requests_per_second)}, counts on {number(counted)}"
         f" of {choice.instances}"
     )
-    most = choice.concurrency_per_instance
+    concurrency = choice.concurrency_per_instance
     rows = [
         ("instances that answer", f"{p.answering} of {p.asked}", str(choice.instances)),
-        ("requests/s", number(p.requests_per_second), told),
+        ("requests/s", number(p.requests_per_second), planned),
         ("output tokens/s", number(p.output_tokens_per_second), ""),
         (
             "mean prompt, output tokens",
@@ -90,7 +90,9 @@ def _load(found: Watched) -> Table:
         (
             "requests running",
             number(p.running),
-            f"up to {number(most * found.instances)} inside the limits" if most else "",
+            f"up to {number(concurrency * found.instances)} inside the limits"
+            if concurrency
+            else "",
         ),
         ("requests waiting", number(p.waiting), ""),
         ("KV cache in use", percent(p.kv_used), ""),
@@ -102,14 +104,14 @@ def _load(found: Watched) -> Table:
 
 
 def _headroom(found: Watched) -> Iterator[tuple[str, str, str]]:
-    told = (
+    lengths = (
         f"{number(found.expected.isl)} in and {number(found.expected.osl)} out, inside the limits"
     )
-    yield "carried by them, simulated", f"{number(found.capacity)} requests/s", told
-    left = found.headroom
+    yield "carried by them, simulated", f"{number(found.capacity)} requests/s", lengths
+    headroom = found.headroom
     yield (
         "headroom",
-        ABSENT if left is None else f"{left:+.0%}".replace("%", " %").replace("-", "−"),
+        ABSENT if headroom is None else f"{headroom:+.0%}".replace("%", " %").replace("-", "−"),
         "of the present load",
     )
     if found.at_measured_speed is not None:
@@ -121,9 +123,9 @@ def _headroom(found: Watched) -> Iterator[tuple[str, str, str]]:
 
 
 def _row(one: Latency) -> tuple[str, ...]:
-    said = [one.place] if one.place else []
+    verdicts = [one.place] if one.place else []
     if not math.isnan(one.limit) and one.enough:
-        said.append("BROKEN" if one.broken else "holds")
+        verdicts.append("BROKEN" if one.broken else "holds")
     return (
         f"{one.metric.upper()} {one.statistic}",
         number(one.measured),
@@ -131,7 +133,7 @@ def _row(one: Latency) -> tuple[str, ...]:
         between(None if math.isnan(one.expected[0]) else one.expected),
         number(one.limit),
         _share(None if math.isnan(one.slower) else one.slower),
-        ", ".join(said) or ABSENT,
+        ", ".join(verdicts) or ABSENT,
     )
 
 
@@ -139,12 +141,12 @@ def _ttft(found: Watched) -> Table | None:
     """Where the mean TTFT goes."""
     rows = tuple(
         (
-            one.part,
-            number(one.measured_ms),
-            number(one.predicted_ms),
-            "off" if one.off else "inside",
+            part.part,
+            number(part.measured_ms),
+            number(part.predicted_ms),
+            "off" if part.off else "inside",
         )
-        for one in found.ttft
+        for part in found.ttft
     )
     return (
         Table(header=("of the mean TTFT, ms", "measured", "at this load", ""), rows=rows)
@@ -214,7 +216,9 @@ def verified(
 
 def _settings(instances: Sequence[Instance]) -> Table:
     columns = {
-        tuple(_shown(one.running) for one in instance.settings): instance.url
+        tuple(
+            _shown(instance_setting.running) for instance_setting in instance.settings
+        ): instance.url
         for instance in reversed(instances)
     }
     rows = []
@@ -240,7 +244,9 @@ def verified_folder(found: Folder) -> Document:
     needs, and the verdict.
     """
     rows = tuple((part.file, part.name or ABSENT, part.against) for part in found.parts)
-    needs = items(tuple(f"The cluster needs the Secret {one}." for one in found.needs), "note")
+    needs = items(
+        tuple(f"The cluster needs the Secret {secret}." for secret in found.needs), "note"
+    )
     verdict = (
         items(found.faults, "warning") if found.faults else items(("No fault was found.",), "note")
     )
@@ -304,7 +310,7 @@ def rehearsed(found: Rehearsal) -> Document:
             "run",
             "",
             items(facts),
-            items(tuple(f"The load client: {one}" for one in found.invalid), "warning"),
+            items(tuple(f"The load client: {reason}" for reason in found.invalid), "warning"),
         ),
         section("limits", "", Table(header=("limit", "before the kill"), rows=limits)),
         title="As planned" if found.as_planned else "Not as planned",
@@ -380,19 +386,19 @@ def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
     rows = tuple(
         (
             name,
-            number(one.mean),
-            ABSENT if one.p95 is None else f"{whole(one.p95[0])}–{whole(one.p95[1])}",
-            one.written,
+            number(lengths.mean),
+            ABSENT if lengths.p95 is None else f"{whole(lengths.p95[0])}–{whole(lengths.p95[1])}",
+            lengths.written,
         )
-        for name, one in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
+        for name, lengths in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
     )
     peak = (
         f"The busiest hour has {number(found.peak_rps)} requests/s; one second in a thousand of it"
         f" has {whole(found.peak_second)} or more."
     )
     watts, running, waiting = (
-        None if one is None else float(one[h.seen].mean())
-        for one in (h.watts, h.running, h.waiting)
+        None if gauge is None else float(gauge[h.seen].mean())
+        for gauge in (h.watts, h.running, h.waiting)
     )
     queue = (
         ""
@@ -432,7 +438,7 @@ def _growth_text(growth: Growth | None) -> str:
     if growth is None:
         return ""
     low, middle, high = (
-        _percent(growth.months(one)) for one in (growth.low, growth.per_day, growth.high)
+        _percent(growth.months(rate)) for rate in (growth.low, growth.per_day, growth.high)
     )
     if not growth.significant:
         return f"No growth is seen in {growth.days} days: between {low} and {high} a month."
@@ -443,10 +449,12 @@ def _week(found: HistoryFit) -> Drawing:
     hours = len(found.profile)
     days = [f"{DAYS[i // 24]} " if hours > 24 else " " for i in range(hours)]
     points = tuple(
-        Point(float(i), one, f"{days[i]}{i % 24}:00: {number(one)}/s")
-        for i, one in enumerate(found.profile)
+        Point(float(i), rate, f"{days[i]}{i % 24}:00: {number(rate)}/s")
+        for i, rate in enumerate(found.profile)
     )
-    rows = ((f"{days[i].lstrip()}{i % 24}:00", number(one)) for i, one in enumerate(found.profile))
+    rows = (
+        (f"{days[i].lstrip()}{i % 24}:00", number(rate)) for i, rate in enumerate(found.profile)
+    )
     x, line = (
         Axis("hour of the week, from Monday" if hours > 24 else "hour of the day"),
         Series("requests/s", points, 0, line=True, marks=False),
@@ -486,12 +494,12 @@ def verdict(found: Today) -> str:
     2027".
     """
     changed = [
-        f"{VERBS[one.what][one.change <= 0]} {abs(one.change):.0%}".replace("%", " %")
-        for one in found.drifts
-        if one.drifted
+        f"{VERBS[drift.what][drift.change <= 0]} {abs(drift.change):.0%}".replace("%", " %")
+        for drift in found.drifts
+        if drift.drifted
     ] or ["Nothing drifted"]
-    said = (
-        ", ".join([changed[0], *(one[0].lower() + one[1:] for one in changed[1:])])
+    drifts = (
+        ", ".join([changed[0], *(clause[0].lower() + clause[1:] for clause in changed[1:])])
         + " since the plan"
     )
     fewer = (
@@ -500,10 +508,10 @@ def verdict(found: Today) -> str:
     room = fewer if found.lost else "as much headroom"
     if found.needed > found.systems:
         return (
-            f"{said}: {room}, and {found.systems} do not carry today's load inside the limits;"
+            f"{drifts}: {room}, and {found.systems} do not carry today's load inside the limits;"
             f" {found.needed} would."
         )
-    return f"{said}: {room}, {found.needed} of {found.systems} needed{_breaks(found)}."
+    return f"{drifts}: {room}, {found.needed} of {found.systems} needed{_breaks(found)}."
 
 
 def _breaks(found: Today) -> str:
@@ -529,10 +537,11 @@ def _ahead(found: Today) -> Iterator[str]:
     )
     if found.ahead is not None:
         middle, low, high = found.ahead.requests_per_second
-        need, least, most = found.ahead.systems
+        need, least, greatest = found.ahead.systems
         yield (
             f"On {_day(found.ahead.date)} the busiest hour has {number(middle)} requests/s"
-            f" ({number(low)} to {number(high)}): {counted(need, 'system')} ({least} to {most})."
+            f" ({number(low)} to {number(high)}): {counted(need, 'system')} ({least} to"
+            f" {greatest})."
         )
 
 

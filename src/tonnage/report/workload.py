@@ -148,10 +148,10 @@ def _distribution(name: str, fitted: FittedLengths, values: tuple[int, ...]) -> 
 
 
 def _arrivals(found: Description, *, figures: bool) -> Section:
-    seen = found.burstiness
+    bursts = found.burstiness
     rows = tuple(
         (f"{dispersion.width_s} s", number(dispersion.index), number(dispersion.peak_to_mean))
-        for dispersion in seen.dispersion
+        for dispersion in bursts.dispersion
     )
     table = Table(
         caption="Counts of requests in intervals" if figures else "",
@@ -164,12 +164,15 @@ def _arrivals(found: Description, *, figures: bool) -> Section:
     )
     hourly = (
         "not known, the traffic is shorter than two hours"
-        if seen.hourly_peak_to_mean is None
-        else number(seen.hourly_peak_to_mean)
+        if bursts.hourly_peak_to_mean is None
+        else number(bursts.hourly_peak_to_mean)
     )
-    gaps = ", ".join(f"{each} {number(getattr(seen.gaps, each))} s" for each in STATISTICS)
+    gaps = ", ".join(
+        f"{statistic} {number(getattr(bursts.gaps, statistic))} s" for statistic in STATISTICS
+    )
     lines = (
-        f"Gaps between requests: {gaps}; coefficient of variation {number(seen.cv)} (Poisson: 1).",
+        f"Gaps between requests: {gaps}; coefficient of variation {number(bursts.cv)} (Poisson:"
+        " 1).",
         f"Busiest hour to mean hour: {hourly}.",
         process_words(found.fitted_arrivals),
     )
@@ -206,7 +209,7 @@ def _over_time(found: Description) -> Drawing:
 
     due = np.array(found.traffic.recording.due_ns) / NS_PER_S
     width = next(
-        (each for each in (1, 10, 60, 600, 3_600, 86_400) if due[-1] / each <= POINTS),
+        (seconds for seconds in (1, 10, 60, 600, 3_600, 86_400) if due[-1] / seconds <= POINTS),
         int(due[-1] / POINTS) + 1,
     )
     rates = (
@@ -280,8 +283,8 @@ def _sessions(found: Description, live: LiveSessions) -> Section:
         ("context kept, tokens", live.kept_tokens),
         ("longest context, tokens", live.peak_tokens),
     )
-    known = [(name, spread) for name, spread in spreads if spread is not None]
-    rows = tuple((name, *statistics(spread), whole(spread.most)) for name, spread in known)
+    measured = [(name, spread) for name, spread in spreads if spread is not None]
+    rows = tuple((name, *statistics(spread), whole(spread.most)) for name, spread in measured)
     sub = (
         "" if not live.sub_agents else f", which send {live.sub_agent_requests:.1%} of the requests"
     )
@@ -293,13 +296,13 @@ def _sessions(found: Description, live: LiveSessions) -> Section:
         f"{counted(live.sub_agents, 'sub-agent')}{sub}.",
     ]
     if (gain := found.gain) is not None:
-        kept, most = (
+        kept_bytes, peak_bytes = (
             round(spread.mean * gain.token_bytes) for spread in (live.kept_tokens, live.peak_tokens)
         )
         lines.append(
-            f"{gain.model} {gain.precision.upper()}: a live session keeps {format_gb(kept)} of KV"
-            f" cache, the mean over its time, and {format_gb(most)} at its longest; 100 of them"
-            f" {format_gb(100 * kept)}."
+            f"{gain.model} {gain.precision.upper()}: a live session keeps {format_gb(kept_bytes)}"
+            f" of KV cache, the mean over its time, and {format_gb(peak_bytes)} at its longest; 100"
+            f" of them {format_gb(100 * kept_bytes)}."
         )
         recording = found.traffic.recording
         beyond = [
@@ -427,7 +430,7 @@ def _fit(
 
 def _chosen(found: Fit, chosen: Chosen, output: Path | None) -> Document:
     """The sessions that stand for all."""
-    off = max(chosen.errors.items(), key=lambda each: each[1], default=("", 0.0))
+    off = max(chosen.errors.items(), key=lambda error: error[1], default=("", 0.0))
     lines = (
         (
             f"{counted(len(chosen.recorded), 'session')} of {chosen.of} stand for all: the means of"

@@ -48,11 +48,11 @@ def violations(requests: Requests, slo: Slo) -> tuple[Violation, ...]:
 
 def _violation(requests: Requests, limit: Limit, cuts: NDArray[np.int64]) -> Violation:
 
-    done, most = requests.status == COMPLETED, limit.seconds * 1e9
+    done, limit_ns = requests.status == COMPLETED, limit.seconds * 1e9
     values = (
         latencies_by_request(requests, done).ratios(limit.parts or ((limit.metric, 1.0),)) * 1e9
     )
-    late = ~done | (values > most)
+    late = ~done | (values > limit_ns)
     broken, worst, worst_share = 0, 0, 0.0
     for first, last in pairwise(cuts.tolist()):
         share = float(late[first:last].mean())
@@ -60,7 +60,7 @@ def _violation(requests: Requests, limit: Limit, cuts: NDArray[np.int64]) -> Vio
             worst, worst_share = int(requests.due_ns[first] // HOUR_NS), share
         mine = values[first:last][done[first:last]]
         if len(mine):
-            broken += _above(mine, limit, most, share)
+            broken += _above(mine, limit, limit_ns, share)
     return Violation(
         limit=str(limit),
         share=float(late.mean()) if len(late) else 0.0,
@@ -112,10 +112,12 @@ class ClassResult:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        found = asdict(self)
-        del found["attained"]
-        return found | (
-            {"attained": [one.to_json() for one in self.attained]} if self.attained else {}
+        document = asdict(self)
+        del document["attained"]
+        return document | (
+            {"attained": [attainment.to_json() for attainment in self.attained]}
+            if self.attained
+            else {}
         )
 
 
@@ -127,13 +129,17 @@ def by_class(
     """
     class_results = []
     for number, traffic_class in enumerate(classes):
-        own = place[: len(requests)] == number
-        status, count = requests.status[own], int(own.sum())
-        ttft, tpot, e2e = of_rows(requests, np.flatnonzero(own & (requests.status == COMPLETED)))
-        first = requests.first_token_ns[own]
+        of_class = place[: len(requests)] == number
+        status, count = requests.status[of_class], int(of_class.sum())
+        ttft, tpot, e2e = of_rows(
+            requests, np.flatnonzero(of_class & (requests.status == COMPLETED))
+        )
+        first = requests.first_token_ns[of_class]
         within = None
         if traffic_class.ttft_s is not None:
-            in_time = (first >= 0) & (first - requests.due_ns[own] <= traffic_class.ttft_s * 1e9)
+            in_time = (first >= 0) & (
+                first - requests.due_ns[of_class] <= traffic_class.ttft_s * 1e9
+            )
             within = int(in_time.sum()) / count if count else math.nan
         class_results.append(
             ClassResult(
@@ -143,13 +149,13 @@ def by_class(
                 requests=count,
                 completed=int((status == COMPLETED).sum()),
                 rejected=int((status == REJECTED).sum()),
-                preemptions=int(requests.preemptions[own].sum()),
+                preemptions=int(requests.preemptions[of_class].sum()),
                 within=within,
                 ttft_ms=ttft,
                 tpot_ms=tpot,
                 e2e_ms=e2e,
                 attained=attained(
-                    requests, tuple(limit for limit in slo if limit.share is not None), own
+                    requests, tuple(limit for limit in slo if limit.share is not None), of_class
                 ),
             )
         )

@@ -46,8 +46,8 @@ class Latencies:
 
     def value(self, statistic: Statistic) -> float | None:
         """One of them by its name."""
-        found: float | None = getattr(self, statistic)
-        return found
+        value: float | None = getattr(self, statistic)
+        return value
 
 
 def latencies(*, mean: float, p50: float, p90: float, p95: float, p99: float) -> Latencies:
@@ -286,8 +286,8 @@ def session_latencies(
     e2e, compared = (requests.last_token_ns - requests.due_ns)[rows], alone > 0
     count = int(session.max(initial=-1)) + 1
     counts, took, least = (
-        np.bincount(session[compared], each, count)
-        for each in (None, e2e[compared], alone[compared])
+        np.bincount(session[compared], weights, count)
+        for weights in (None, e2e[compared], alone[compared])
     )
     enough = counts >= FEWEST_ANSWERS
     ratios = took[enough] / least[enough]
@@ -402,14 +402,14 @@ def percentiles(
     last = values.size - 1
     places = [last * (percentile / 100) for percentile in wanted]
     values.partition([min(int(place) + further, last) for place in places for further in (0, 1)])
-    found = []
+    quantiles = []
     for place in places:
         below = min(int(place), last)
         low, high, share = values[below].item(), values[min(below + 1, last)].item(), place - below
-        found.append(
+        quantiles.append(
             float(low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share))
         )
-    return found
+    return quantiles
 
 
 def _gap_statistics(gaps: NDArray[np.int64], total_ns: int, count: int) -> Latencies:
@@ -456,10 +456,10 @@ class ByRequest:
         them all.
         """
         columns = {"ttft": self.ttft, "tpot": self.tpot, "itl": self.tpot, "e2e": self.e2e}
-        found: NDArray[np.float64] = np.max(
+        tightest: NDArray[np.float64] = np.max(
             [columns[metric] / seconds for metric, seconds in parts], axis=0
         )
-        return found
+        return tightest
 
     def ratio_of(self, share: float, parts: Sequence[tuple[LimitMetric, float]]) -> float:
         """The least ratio that so large a share of the requests does not exceed: at most 1 where
@@ -555,38 +555,40 @@ def attained_of(
     """
     single = tuple((limit.metric, limit.seconds) for limit in slo if limit.share is None)
     words = " & ".join(str(limit) for limit in slo if limit.share is None)
-    wanted: list[tuple[str, float | None, tuple[tuple[LimitMetric, float], ...]]] = (
+    conditions: list[tuple[str, float | None, tuple[tuple[LimitMetric, float], ...]]] = (
         [(words, None, single)] if single else []
     )
-    wanted += [(str(limit), limit.share, limit.parts) for limit in slo if limit.share is not None]
-    found = []
-    for words, asked, parts in wanted:
+    conditions += [
+        (str(limit), limit.share, limit.parts) for limit in slo if limit.share is not None
+    ]
+    attainments = []
+    for words, target_share, parts in conditions:
         met = values.ratios(parts) <= 1.0
         met = met if place is None else met[place]
         if met.size:
             low, high = _share_interval(met)
             rate = float(np.count_nonzero(met)) / seconds if seconds > 0 else math.nan
-            found.append(
+            attainments.append(
                 Attained(
                     limits=words,
                     requests_per_second=rate,
                     share=float(met.mean()),
                     low=low,
                     high=high,
-                    asked=asked,
+                    asked=target_share,
                 )
             )
-    return tuple(found)
+    return tuple(attainments)
 
 
 def _share_interval(met: NDArray[np.bool_]) -> tuple[float, float]:
     """Wilson's interval of a share, of fewer requests where neighbours in time are alike."""
     count, share = met.size, float(met.mean())
     blocks = np.array_split(met, BLOCKS) if count >= 2 * BLOCKS else []
-    each = share * (1 - share) * BLOCKS / count
+    expected_variance = share * (1 - share) * BLOCKS / count
     alike = (
-        max(1.0, float(np.var([block.mean() for block in blocks], ddof=1)) / each)
-        if blocks and each > 0
+        max(1.0, float(np.var([block.mean() for block in blocks], ddof=1)) / expected_variance)
+        if blocks and expected_variance > 0
         else 1.0
     )
     n, z = count / alike, STUDENT

@@ -549,10 +549,10 @@ def read_tokens(directory: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
             f"{directory}: holds no times of single tokens (no {TOKENS}); measure again with"
             f" {option('tokens')}"
         )
-    found: tuple[NDArray[np.int64], NDArray[np.int64]] = checked(
+    tokens: tuple[NDArray[np.int64], NDArray[np.int64]] = checked(
         path, _read_tokens, "measure again"
     )
-    return found
+    return tokens
 
 
 def _read_tokens(path: Path) -> tuple[Any, Any]:

@@ -74,16 +74,16 @@ def timeline_table(timeline: Timeline) -> pa.Table:
             number,
             step.start,
             step.duration,
-            held.slot,
-            held.request,
-            held.state,
-            held.tokens,
+            occupant.slot,
+            occupant.request,
+            occupant.state,
+            occupant.tokens,
             step.queued,
             step.kv_used,
             step.bound,
         )
         for number, step in enumerate(timeline.steps)
-        for held in step.held or (Held(slot=-1, request=-1, state="empty", tokens=0),)
+        for occupant in step.held or (Held(slot=-1, request=-1, state="empty", tokens=0),)
     ]
     names = (
         "step",
@@ -111,7 +111,7 @@ def read_timeline(path: Path) -> Timeline:
 
     try:
         table = parquet_table(path)
-        said = {
+        metadata = {
             key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()
         }
         steps: dict[int, list[dict[str, Any]]] = {}
@@ -119,9 +119,9 @@ def read_timeline(path: Path) -> Timeline:
             steps.setdefault(row["step"], []).append(row)
         return Timeline(
             steps=tuple(_step(rows) for _, rows in sorted(steps.items())),
-            slots=int(said["slots"]),
-            unit=said["unit"],
-            left=int(said["left"]),
+            slots=int(metadata["slots"]),
+            unit=metadata["unit"],
+            left=int(metadata["left"]),
         )
     except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as error:
         why = " ".join(str(error).split())[:80]
@@ -155,7 +155,7 @@ def chrome_trace(timeline: Timeline) -> dict[str, Any]:
     """
     scale = 1e6 if timeline.unit == "s" else 1e3
     events: list[dict[str, Any]] = [_named("process_name", 0, "engine")]
-    slots = sorted({held.slot for step in timeline.steps for held in step.held})
+    slots = sorted({occupant.slot for step in timeline.steps for occupant in step.held})
     events += [_named("thread_name", slot + 1, f"slot {slot + 1}") for slot in slots]
     for slot in slots:
         events += _of_slot(timeline, slot, scale)
@@ -169,7 +169,7 @@ def chrome_trace(timeline: Timeline) -> dict[str, Any]:
             {
                 **at,
                 "name": "tokens in the step",
-                "args": {"tokens": sum(held.tokens for held in step.held)},
+                "args": {"tokens": sum(occupant.tokens for occupant in step.held)},
             }
         )
     return {"traceEvents": events, "displayTimeUnit": "ms"}
@@ -183,12 +183,12 @@ def _of_slot(timeline: Timeline, slot: int, scale: float) -> list[dict[str, Any]
     events: list[dict[str, Any]] = []
     last: tuple[int, str, float] | None = None
     for step in timeline.steps:
-        for held in step.held:
-            if held.slot != slot:
+        for occupant in step.held:
+            if occupant.slot != slot:
                 continue
-            if last is not None and last == (held.request, held.state, step.start):
+            if last is not None and last == (occupant.request, occupant.state, step.start):
                 events[-1]["dur"] = (step.start + step.duration) * scale - events[-1]["ts"]
-                events[-1]["args"]["tokens"] += held.tokens
+                events[-1]["args"]["tokens"] += occupant.tokens
                 events[-1]["args"]["steps"] += 1
             else:
                 events.append(
@@ -196,17 +196,17 @@ def _of_slot(timeline: Timeline, slot: int, scale: float) -> list[dict[str, Any]
                         "ph": "X",
                         "pid": 1,
                         "tid": slot + 1,
-                        "name": f"{held.state} {held.request}",
-                        "cat": held.state,
+                        "name": f"{occupant.state} {occupant.request}",
+                        "cat": occupant.state,
                         "ts": step.start * scale,
                         "dur": step.duration * scale,
                         "args": {
-                            "request": held.request,
-                            "tokens": held.tokens,
+                            "request": occupant.request,
+                            "tokens": occupant.tokens,
                             "steps": 1,
                             "bound": step.bound,
                         },
                     }
                 )
-            last = (held.request, held.state, step.start + step.duration)
+            last = (occupant.request, occupant.state, step.start + step.duration)
     return events

@@ -21,23 +21,23 @@ def main() -> int:
         return 1
     amdsmi.amdsmi_init()
     try:
-        found = []
+        devices = []
         for place, handle in enumerate(amdsmi.amdsmi_get_processor_handles()):
             asic, vram = (
                 amdsmi.amdsmi_get_gpu_asic_info(handle),
                 amdsmi.amdsmi_get_gpu_vram_usage(handle),
             )
-            one = {
+            device = {
                 "index": place,
                 "name": asic["market_name"],
                 "memory_bytes": vram["vram_total"] * 2**20,
             }
-            found.append({**one, "used_bytes": vram["vram_used"] * 2**20})
+            devices.append({**device, "used_bytes": vram["vram_used"] * 2**20})
         json.dump(
             {
-                "devices": found,
+                "devices": devices,
                 "driver": amdsmi.amdsmi_get_gpu_driver_info(handle)["driver_version"]
-                if found
+                if devices
                 else "",
             },
             sys.stdout,

@@ -43,14 +43,14 @@ class StopTexts:
             place, self.found = min(places)
             self._held = ""
             return text[: place + len(self.found) * self._kept]
-        kept = self._may_begin(text)
-        self._held = text[len(text) - kept :]
-        return text[: len(text) - kept]
+        pending = self._may_begin(text)
+        self._held = text[len(text) - pending :]
+        return text[: len(text) - pending]
 
     def rest(self) -> str:
         """What was held back, when nothing more comes."""
-        held, self._held = self._held, ""
-        return held
+        pending, self._held = self._held, ""
+        return pending
 
     def _may_begin(self, text: str) -> int:
         """The length of the longest end of a text with which a stop text begins."""

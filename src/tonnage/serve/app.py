@@ -211,32 +211,33 @@ async def completed(service: Service, kind: Kind, request: Request, body: Any = 
     after = await admitted(service, request)
     came_at = time.monotonic()
     body = await json_body(request) if body is None else body
-    asked = replace(
+    generation = replace(
         asked_of(kind, body, reader=service.reader, limits=service.limits),
         came_at=came_at,
         rank=_rank(request),
     )
-    given = body.get("request_id") if isinstance(body.get("request_id"), str) else None
-    number = request.headers.get("x-request-id", given or secrets.token_hex(8))
-    reply = reply_of(service, asked, f"{'chatcmpl' if kind == 'chat' else 'cmpl'}-{number}")
+    body_id = body.get("request_id") if isinstance(body.get("request_id"), str) else None
+    number = request.headers.get("x-request-id", body_id or secrets.token_hex(8))
+    reply = reply_of(service, generation, f"{'chatcmpl' if kind == 'chat' else 'cmpl'}-{number}")
     transfers = service.transfers
-    if transfers is not None and asked.transfer:
-        asked = replace(
-            await transfers.received(asked), offered_as=reply.id if transfers.offers(asked) else ""
+    if transfers is not None and generation.transfer:
+        generation = replace(
+            await transfers.received(generation),
+            offered_as=reply.id if transfers.offers(generation) else "",
         )
-    answers = begun(service, asked)
-    if asked.stream:
-        return Stream(_events(asked, reply, answers, service.dialect), answers, after)
+    answers = begun(service, generation)
+    if generation.stream:
+        return Stream(_events(generation, reply, answers, service.dialect), answers, after)
     ended = await whole(request, reply, answers)
-    if transfers is not None and asked.offered_as:
-        reply.transfer = transfers.offered(asked.offered_as, *request.scope["server"])
+    if transfers is not None and generation.offered_as:
+        reply.transfer = transfers.offered(generation.offered_as, *request.scope["server"])
     return JSONResponse(reply.whole(ended))
 
 
 def _rank(request: Request) -> int | None:
     """The engine that a client chose, by vLLM's header."""
-    given = request.headers.get("x-data-parallel-rank", "").strip()
-    return int(given) if given.lstrip("-").isdigit() else None
+    header = request.headers.get("x-data-parallel-rank", "").strip()
+    return int(header) if header.lstrip("-").isdigit() else None
 
 
 async def admitted(service: Service, request: Request) -> int:
@@ -379,11 +380,11 @@ async def whole(request: Request, reply: Reply, made: list[Answer]) -> list[Made
 
 async def ended(answer: Answer, call_id: str = "") -> Made:
     """An answer, once it has ended. Raises Refused: the engine cannot answer."""
-    made = Made(answer=answer)
+    collected = Made(answer=answer)
     async for piece in answer.pieces():
-        made.take(piece, call_id)
-    made.settle()
-    return made
+        collected.take(piece, call_id)
+    collected.settle()
+    return collected
 
 
 async def _events(
@@ -415,7 +416,7 @@ async def events_of(
     The roles that begin a chat come with the first token of any choice and not before, as from a
     real engine: some clients take it for that.
     """
-    answer, every = made[index], reply.asked.token_ids or reply.asked.logprobs is not None
+    answer, sends_all = made[index], reply.asked.token_ids or reply.asked.logprobs is not None
     before, called = 0, False
     async for piece in answer.pieces():
         if not begun[0]:
@@ -423,7 +424,7 @@ async def events_of(
             for part in reply.begin(made):
                 yield part
         called = called or bool(piece.calls)
-        if piece.finish or every or not piece.silent:
+        if piece.finish or sends_all or not piece.silent:
             yield reply.part(index, answer, piece, before, called)
         before = answer.made
 
@@ -441,14 +442,14 @@ async def mixed(streams: list[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
             queue.put_nowait(error)
 
     tasks = [asyncio.ensure_future(pour(stream)) for stream in streams]
-    left = len(tasks)
+    open_streams = len(tasks)
     try:
-        while left:
+        while open_streams:
             part = await queue.get()
             if isinstance(part, BaseException):
                 raise part
             if part is None:
-                left -= 1
+                open_streams -= 1
             else:
                 yield part
     finally:

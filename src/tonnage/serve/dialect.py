@@ -87,21 +87,21 @@ class Dialect:
 
     def model(self, name: str, created: int, max_context: int) -> dict[str, Any]:
         """A model of ``/v1/models``."""
-        found: dict[str, Any] = {
+        card: dict[str, Any] = {
             "id": name,
             "object": "model",
             "created": created,
             "owned_by": self.owner,
         }
         if "root" in self.card:
-            found |= {**self.card, "root": name}
+            card |= {**self.card, "root": name}
         if self.context and max_context:
-            found["max_model_len"] = max_context
+            card["max_model_len"] = max_context
         if self.permission:
-            found["permission"] = [
+            card["permission"] = [
                 {**_PERMISSION, "id": f"modelperm-{secrets.token_hex(8)}", "created": created}
             ]
-        return found
+        return card
 
 
 OF_VLLM = Dialect(

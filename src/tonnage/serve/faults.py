@@ -76,11 +76,11 @@ class Fault:
                 if self.kind == "crash"
                 else f"start for={self.end_s}s"
             )
-        said = {
+        parameters = {
             "slow": f" factor={self.factor}",
             "cut": f" share={self.share} after={self.after}",
         }.get(self.kind, f" share={self.share}")
-        return self.kind + said + times
+        return self.kind + parameters + times
 
 
 def parse_fault(text: str) -> Fault:
@@ -92,33 +92,33 @@ def parse_fault(text: str) -> Fault:
             f'{where}: "{text}" begins with no fault that there is; write {", ".join(KINDS)}, such'
             ' as "slow factor=5 from=10s"'
         )
-    said = dict(word.partition("=")[::2] for word in words)
-    wrong = [word for word in said if word not in ALLOWED[kind]] + [
-        word for word in NEEDED[kind] if word not in said
+    parameters = dict(word.partition("=")[::2] for word in words)
+    wrong = [word for word in parameters if word not in ALLOWED[kind]] + [
+        word for word in NEEDED[kind] if word not in parameters
     ]
-    if wrong or len(said) < len(words):
+    if wrong or len(parameters) < len(words):
         needed, free = NEEDED[kind], [word for word in ALLOWED[kind] if word not in NEEDED[kind]]
         raise InputError(
             f'{where}: "{text}": {kind} takes {" and ".join(f"{w}=" for w in needed)}, and if'
             f" wanted {', '.join(free)}"
         )
-    start = parse_duration(said["from"], where) if "from" in said else 0.0
-    end = start + parse_duration(said["for"], where) if "for" in said else math.inf
-    end = parse_duration(said["to"], where) if "to" in said else end
+    start = parse_duration(parameters["from"], where) if "from" in parameters else 0.0
+    end = start + parse_duration(parameters["for"], where) if "for" in parameters else math.inf
+    end = parse_duration(parameters["to"], where) if "to" in parameters else end
     if end <= start:
         raise InputError(f'{where}: "{text}" ends before it begins')
     return Fault(
-        kind=next(one for one in KINDS if one == kind),
+        kind=next(known_kind for known_kind in KINDS if known_kind == kind),
         instance=(
-            int(_number(said["instance"], text, least=0, most=1e6, whole=True))
-            if "instance" in said
+            int(_number(parameters["instance"], text, least=0, most=1e6, whole=True))
+            if "instance" in parameters
             else None
         ),
         start_s=start,
         end_s=end,
-        factor=_number(said.get("factor", "1"), text, least=1e-3, most=1e6),
-        share=_number(said.get("share", "0"), text, least=0, most=1),
-        after=int(_number(said.get("after", "1"), text, least=0, most=1e9, whole=True)),
+        factor=_number(parameters.get("factor", "1"), text, least=1e-3, most=1e6),
+        share=_number(parameters.get("share", "0"), text, least=0, most=1),
+        after=int(_number(parameters.get("after", "1"), text, least=0, most=1e9, whole=True)),
     )
 
 
@@ -162,18 +162,23 @@ def clock_changes(faults: Sequence[Fault], instance: int) -> tuple[tuple[float, 
     """(Seconds from now, factor by which an instance is slower from then on); infinity stops it,
     faults that overlap multiply.
     """
-    found = [
+    clock_faults = [
         fault
         for fault in faults
         if fault.kind in ("slow", "stall") and fault.instance in (None, instance)
     ]
     moments = {
         0.0,
-        *(moment for one in found for moment in (one.start_s, one.end_s) if 0 < moment < math.inf),
+        *(
+            moment
+            for fault in clock_faults
+            for moment in (fault.start_s, fault.end_s)
+            if 0 < moment < math.inf
+        ),
     }
     changes = []
     for moment in sorted(moments):
-        active = [fault for fault in found if fault.start_s <= moment < fault.end_s]
+        active = [fault for fault in clock_faults if fault.start_s <= moment < fault.end_s]
         changes.append(
             (
                 moment,
@@ -213,13 +218,13 @@ class Faults:
             if self._faults:
                 self._change(now)
         faults: tuple[Fault, ...] = (_moved(of_header(header), now),) if header else ()
-        for place, one in enumerate((*self._faults, *self._set, *faults)):
+        for place, candidate in enumerate((*self._faults, *self._set, *faults)):
             if (
-                one.share
-                and one.start_s <= now < one.end_s
-                and draw(self._seed, number, place) < one.share * _BITS
+                candidate.share
+                and candidate.start_s <= now < candidate.end_s
+                and draw(self._seed, number, place) < candidate.share * _BITS
             ):
-                return one
+                return candidate
         return next((fault for fault in faults if fault.kind == "stall"), None)
 
     def set(self, faults: Sequence[Fault]) -> None:

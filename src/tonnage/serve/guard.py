@@ -46,10 +46,10 @@ def guard(pipe: int, grace_s: float, command: list[str]) -> int:
     """
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
-    asked: list[int] = []
+    signals: list[int] = []
     signal.set_wakeup_fd(wakes)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which decides
     os.set_inheritable(pipe, False)
     try:
@@ -64,7 +64,7 @@ def guard(pipe: int, grace_s: float, command: list[str]) -> int:
         print(f"cannot run {command[0]}: {error.strerror}", file=sys.stderr)
         return NOT_FOUND
     print(engine.pid, flush=True)
-    while engine.poll() is None and not asked:
+    while engine.poll() is None and not signals:
         readable, _, _ = select.select([pipe, woken], [], [])
         if woken in readable:
             os.read(woken, 512)

@@ -97,20 +97,20 @@ class Start:
 
     def to_json(self) -> dict[str, Any]:
         """The values as JSON has them, by name."""
-        each = [
+        instances = [
             {
-                "argv": list(one.argv),
-                "environment": dict(one.environment),
-                "gpus": [d.index for d in one.devices],
-                "port": one.port,
+                "argv": list(instance.argv),
+                "environment": dict(instance.environment),
+                "gpus": [d.index for d in instance.devices],
+                "port": instance.port,
             }
-            for one in self.instances
+            for instance in self.instances
         ]
         return {
             "engine": self.engine,
             "model": self.model,
             "why": self.why,
-            "instances": each,
+            "instances": instances,
             "file": dict(self.file),
             "startup_seconds": self.startup_seconds,
             "notes": list(self.notes),
@@ -121,10 +121,10 @@ def pinned(devices: Sequence[Device]) -> dict[str, str]:
     """The environment variables by which only these GPUs are seen, counted in PCI bus order."""
     if not devices:
         return {}
-    seen = ",".join(str(device.index) for device in devices)
+    indices = ",".join(str(device.index) for device in devices)
     if devices[0].vendor == "AMD":
-        return {"HIP_VISIBLE_DEVICES": seen}
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen}
+        return {"HIP_VISIBLE_DEVICES": indices}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": indices}
 
 
 HOST = "127.0.0.1"
@@ -171,7 +171,7 @@ def nim_started(
     """Containers of NIM, each with its GPUs and port in the words ``--gpus`` and ``--publish``; the
     container chooses its profile.
     """
-    found = []
+    servers = []
     for group, port in zip(groups, ports(len(groups)), strict=True):
         words = list(started.argv[1:])
         words[words.index("--gpus") + 1] = (
@@ -180,14 +180,14 @@ def nim_started(
         words[words.index("--publish") + 1] = f"{HOST}:{port}:8000"
         more = [
             word
-            for one, value in {"NIM_SERVED_MODEL_NAME": name, **environment}.items()
-            for word in ("--env", f"{one}={value}")
+            for variable, value in {"NIM_SERVED_MODEL_NAME": name, **environment}.items()
+            for word in ("--env", f"{variable}={value}")
         ]
         argv = (program, *words[:-1], *more, words[-1])
-        found.append(
+        servers.append(
             Started(argv=argv, environment={}, devices=group, port=port, path="/v1/health/ready")
         )
-    return tuple(found)
+    return tuple(servers)
 
 
 def triton_started(
@@ -204,7 +204,7 @@ def triton_started(
             f"{option('model')}: {repository} is no model repository: it holds no folder with a"
             " config.pbtxt"
         )
-    found = []
+    servers = []
     for group in groups:
         http, grpc, metrics = ports(3)
         flags = {
@@ -217,7 +217,7 @@ def triton_started(
             "--metrics-port": metrics,
         }
         argv = [program, *(str(word) for pair in flags.items() for word in pair)]
-        found.append(
+        servers.append(
             Started(
                 argv=tuple(argv),
                 environment={**pinned(group), **environment},
@@ -226,7 +226,7 @@ def triton_started(
                 path="/v2/health/ready",
             )
         )
-    return tuple(found)
+    return tuple(servers)
 
 
 COMMANDS = {
@@ -248,37 +248,37 @@ def found_command(family: str, where: Path | None) -> str:
     """
     program = COMMANDS[family]
     if where is None:
-        found = shutil.which(program)
+        path = shutil.which(program)
     else:
-        found = shutil.which(program, path=f"{where / 'bin'}:{where}") or shutil.which(
+        path = shutil.which(program, path=f"{where / 'bin'}:{where}") or shutil.which(
             "python", path=str(where / "bin")
         )
-        found = found if found and (family == "sglang" or not found.endswith("python")) else None
-    if found is None or (
+        path = path if path and (family == "sglang" or not path.endswith("python")) else None
+    if path is None or (
         family in PACKAGES
         and not any(
-            (Path(found).parent.parent / "lib").glob(
+            (Path(path).parent.parent / "lib").glob(
                 f"python3*/site-packages/{PACKAGES[family]}/__init__.py"
             )
         )
     ):
         return ""
-    return found
+    return path
 
 
 def needed_command(family: str, where: Path | None) -> str:
     """The same, refused where it is not installed. Raises InputError: naming the program, and how
     to say where it is.
     """
-    found = found_command(family, where)
-    if not found:
+    command = found_command(family, where)
+    if not command:
         place = f"in {where}" if where is not None else "along the PATH"
         program = "the package sglang" if family == "sglang" else f"'{COMMANDS[family]}'"
         raise InputError(
             f"{option('engine')}: {family} is not installed: there is no {program} {place}; install"
             f" it, or give the folder of its environment as {option('engine_path')}"
         )
-    return found
+    return command
 
 
 # vLLM on a machine without a GPU: the commands that its CPU build takes.
@@ -314,20 +314,20 @@ def cpu_environment(kv_cache_gb: int, threads: int) -> dict[str, str]:
     """The variables of an instance; the KV cache's memory is in GiB, and 0 threads are vLLM's
     choice.
     """
-    found = {"VLLM_CPU_KVCACHE_SPACE": str(kv_cache_gb)}
-    return {**found, "OMP_NUM_THREADS": str(threads)} if threads else found
+    variables = {"VLLM_CPU_KVCACHE_SPACE": str(kv_cache_gb)}
+    return {**variables, "OMP_NUM_THREADS": str(threads)} if threads else variables
 
 
 def check_memory(machine: Machine, checkpoint: str, *, kv_cache_gb: int, instances: int) -> None:
     """Refuse what main memory does not hold. Raises DoesNotFit: weights, KV cache and processes
     together exceed it.
     """
-    each = folder_bytes(checkpoint) / 2**30 + kv_cache_gb + OTHER_GB
+    per_instance = folder_bytes(checkpoint) / 2**30 + kv_cache_gb + OTHER_GB
     have = machine.memory_bytes / 2**30
-    if instances * each > have:
+    if instances * per_instance > have:
         raise DoesNotFit(
-            f"{option('model')}: {instances} × {each:,.1f} GiB of weights, KV cache ({kv_cache_gb}"
-            f" GiB) and process exceed the {have:,.0f} GiB of this machine; lower"
+            f"{option('model')}: {instances} × {per_instance:,.1f} GiB of weights, KV cache"
+            f" ({kv_cache_gb} GiB) and process exceed the {have:,.0f} GiB of this machine; lower"
             f" {option('kv_cache_gb')}"
         )
 
@@ -340,18 +340,21 @@ def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
         return machine.free
     devices = []
     for number in asked:
-        one = next((device for device in machine.devices if device.index == number), None)
-        if one is None:
+        chosen_gpu = next((device for device in machine.devices if device.index == number), None)
+        if chosen_gpu is None:
             raise InputError(
                 f"{option('gpus')}: there is no GPU {number}; the machine has {machine.label}"
             )
-        if not one.free:
-            used = f"{one.used_bytes / 2**30:,.0f} of {one.memory_bytes / 2**30:,.0f} GiB"
-            raise InputError(
-                f"{option('gpus')}: others use {used} of GPU {number} ({one.name}); name another or"
-                " wait"
+        if not chosen_gpu.free:
+            used = (
+                f"{chosen_gpu.used_bytes / 2**30:,.0f} of {chosen_gpu.memory_bytes / 2**30:,.0f}"
+                " GiB"
             )
-        devices.append(one)
+            raise InputError(
+                f"{option('gpus')}: others use {used} of GPU {number} ({chosen_gpu.name}); name"
+                " another or wait"
+            )
+        devices.append(chosen_gpu)
     return tuple(devices)
 
 
@@ -361,19 +364,19 @@ def placed(
     """A group of GPUs for each instance: as many as asked, or ``wanted`` by the plan if they fit.
     Raises InputError: not enough.
     """
-    found = groups(devices, size)
-    if not found:
+    gpu_groups = groups(devices, size)
+    if not gpu_groups:
         raise InputError(
             f"{option('gpus')}: an instance takes {size} GPUs, and {len(devices)} are free"
         )
     if instances is None:
-        return found[: min(len(found), wanted or len(found))]
-    if instances > len(found):
+        return gpu_groups[: min(len(gpu_groups), wanted or len(gpu_groups))]
+    if instances > len(gpu_groups):
         raise InputError(
             f"{option('instances')}: {instances} instances of {size} GPUs each need"
             f" {instances * size}; {len(devices)} are free"
         )
-    return found[:instances]
+    return gpu_groups[:instances]
 
 
 def check_planned(pool: Pool, machine: Machine, deployment: Deployment) -> None:

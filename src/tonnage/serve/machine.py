@@ -103,8 +103,8 @@ def groups(devices: Sequence[Device], size: int) -> tuple[tuple[Device, ...], ..
 
     GPUs that are left over in an island make further groups across islands at the end.
     """
-    found: list[tuple[Device, ...]] = []
-    left: list[Device] = []
+    gpu_groups: list[tuple[Device, ...]] = []
+    remaining: list[Device] = []
     for island in _islands(devices):
         spare: list[Device] = []
         for node in sorted({-1 if device.numa is None else device.numa for device in island}):
@@ -112,36 +112,39 @@ def groups(devices: Sequence[Device], size: int) -> tuple[tuple[Device, ...], ..
                 device for device in island if (-1 if device.numa is None else device.numa) == node
             ]
             whole = len(near) // size * size
-            found += [tuple(near[place : place + size]) for place in range(0, whole, size)]
+            gpu_groups += [tuple(near[place : place + size]) for place in range(0, whole, size)]
             spare += near[whole:]
         whole = len(spare) // size * size
-        found += [tuple(spare[place : place + size]) for place in range(0, whole, size)]
-        left += spare[whole:]
-    found += [
-        tuple(left[place : place + size]) for place in range(0, len(left) // size * size, size)
+        gpu_groups += [tuple(spare[place : place + size]) for place in range(0, whole, size)]
+        remaining += spare[whole:]
+    gpu_groups += [
+        tuple(remaining[place : place + size])
+        for place in range(0, len(remaining) // size * size, size)
     ]
-    return tuple(found)
+    return tuple(gpu_groups)
 
 
 def joined(group: Sequence[Device]) -> bool:
     """Whether every GPU of a group is joined with every other."""
-    return all(other.index in one.linked for one in group for other in group if other is not one)
+    return all(
+        peer.index in device.linked for device in group for peer in group if peer is not device
+    )
 
 
 def _islands(devices: Sequence[Device]) -> list[list[Device]]:
     """The GPUs that are joined directly or through others, in the order of their first."""
-    found: list[list[Device]] = []
-    left = {one.index: one for one in sorted(devices, key=lambda one: one.index)}
-    while left:
-        _, first = next(iter(left.items()))
+    islands: list[list[Device]] = []
+    unvisited = {gpu.index: gpu for gpu in sorted(devices, key=lambda gpu: gpu.index)}
+    while unvisited:
+        _, first = next(iter(unvisited.items()))
         island, edge = [], [first.index]
         while edge:
-            device = left.pop(edge.pop(), None)
+            device = unvisited.pop(edge.pop(), None)
             if device is not None:
                 island.append(device)
                 edge += device.linked
-        found.append(sorted(island, key=lambda one: one.index))
-    return found
+        islands.append(sorted(island, key=lambda gpu: gpu.index))
+    return islands
 
 
 _NOISE = re.compile(r"\b(NVIDIA|AMD|Instinct|Tesla|GeForce|Graphics)\b[ -]*")
@@ -157,16 +160,16 @@ def catalog_gpu(name: str, memory_bytes: int) -> str:
     for gpu, product in PRODUCTS.items():
         if product == hyphened:
             return gpu
-    wanted = _plain(_NOISE.sub("", name))
+    cleaned = _plain(_NOISE.sub("", name))
     near = [gpu for gpu in gpus() if abs(gpu.memory_bytes / memory_bytes - 1) <= MARGIN]
     stems = {gpu.name: _plain(_SIZE.sub("", gpu.name)) for gpu in near}
     alike = sorted(
-        (name for name, stem in stems.items() if wanted.startswith(stem)),
+        (name for name, stem in stems.items() if cleaned.startswith(stem)),
         key=lambda name: -len(stems[name]),
     )
     if alike:
         return alike[0]
-    begun = [gpu.name for gpu in near if wanted and _plain(gpu.name).startswith(wanted)]
+    begun = [gpu.name for gpu in near if cleaned and _plain(gpu.name).startswith(cleaned)]
     return begun[0] if len(begun) == 1 else ""
 
 
@@ -214,15 +217,15 @@ def _device(library: Any, place: int, handle: Any, buses: list[str]) -> Device:
 
 def _linked(library: Any, handle: Any, buses: list[str], own: int) -> tuple[int, ...]:
     """GPUs that NVLink joins: all others where links lead to a switch."""
-    found: set[int] = set()
+    peers: set[int] = set()
     for link in range(LINKS):
         with contextlib.suppress(library.NVMLError):
             if not library.nvmlDeviceGetNvLinkState(handle, link):
                 continue
             remote = _text(library.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId).lower()
             ends = [place for place, bus in enumerate(buses) if bus.lower() == remote]
-            found.update(ends or range(len(buses)))
-    return tuple(sorted(found - {own}))
+            peers.update(ends or range(len(buses)))
+    return tuple(sorted(peers - {own}))
 
 
 def _numa(bus: str) -> int | None:
@@ -250,8 +253,8 @@ def detect() -> Machine:
     """This machine."""
     devices, driver, notes = _nvidia()
     if not devices and AMD_DRIVER.exists():
-        devices, driver, told = _amd()
-        notes = (*notes, *told)
+        devices, driver, amd_notes = _amd()
+        notes = (*notes, *amd_notes)
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(devices=devices, driver=driver, cpus=cpus, memory_bytes=memory, notes=notes)
@@ -264,7 +267,7 @@ def _nvidia() -> Found:
     try:
         library: Any = importlib.import_module("pynvml")
     except ImportError:
-        seen = Path("/proc/driver/nvidia/version").exists()
+        has_driver = Path("/proc/driver/nvidia/version").exists()
         return (
             (),
             "",
@@ -275,7 +278,7 @@ def _nvidia() -> Found:
                         " not installed"
                     ),
                 )
-                if seen
+                if has_driver
                 else ()
             ),
         )
@@ -311,8 +314,8 @@ def amd_devices(text: str) -> Found:
     """What the child process printed, as devices, each joined with every other. Raises ValueError,
     KeyError: it is something else.
     """
-    found = json.loads(text)
-    rows = found["devices"]
+    document = json.loads(text)
+    rows = document["devices"]
     devices = [
         Device(
             index=int(row["index"]),
@@ -321,8 +324,8 @@ def amd_devices(text: str) -> Found:
             vendor="AMD",
             memory_bytes=int(row["memory_bytes"]),
             used_bytes=int(row["used_bytes"]),
-            linked=tuple(int(other["index"]) for other in rows if other is not row),
+            linked=tuple(int(peer["index"]) for peer in rows if peer is not row),
         )
         for row in rows
     ]
-    return tuple(devices), str(found["driver"]), ()
+    return tuple(devices), str(document["driver"]), ()

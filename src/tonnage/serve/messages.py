@@ -31,35 +31,42 @@ def message_routes(service: Service) -> list[Route]:
 
     async def create(request: Request) -> Response:
         after = await admitted(service, request)
-        said = checked(PATH, await json_body(request))
-        _check(said)
+        body = checked(PATH, await json_body(request))
+        _check(body)
         try:
-            asked = asked_of("chat", _chat_body(said), reader=service.reader, limits=service.limits)
+            generation = asked_of(
+                "chat", _chat_body(body), reader=service.reader, limits=service.limits
+            )
             reply = reply_of(
                 service,
-                asked,
+                generation,
                 f"chatcmpl-{request.headers.get('x-request-id') or secrets.token_hex(8)}",
             )
-            answers = begun(service, asked)
-            if asked.stream:
-                return Stream(_events(reply, asked, answers[0]), answers, after)
-            return JSONResponse(_whole(reply, asked, (await whole(request, reply, answers))[0]))
+            answers = begun(service, generation)
+            if generation.stream:
+                return Stream(_events(reply, generation, answers[0]), answers, after)
+            return JSONResponse(
+                _whole(reply, generation, (await whole(request, reply, answers))[0])
+            )
         except Refused as error:
             return _error(error)
 
     async def count(request: Request) -> Response:
-        said = checked(f"{PATH}/count_tokens", await json_body(request))
+        body = checked(f"{PATH}/count_tokens", await json_body(request))
         try:
-            asked = asked_of(
+            generation = asked_of(
                 "chat",
-                {**_chat_body(said), "max_tokens": 1},
+                {**_chat_body(body), "max_tokens": 1},
                 reader=service.reader,
                 limits=service.limits,
             )
         except Refused as error:
             return _error(error)
         return JSONResponse(
-            {"input_tokens": asked.isl, "context_management": {"original_input_tokens": asked.isl}}
+            {
+                "input_tokens": generation.isl,
+                "context_management": {"original_input_tokens": generation.isl},
+            }
         )
 
     handlers = {PATH: create, f"{PATH}/count_tokens": count}
@@ -78,12 +85,12 @@ def _error(error: Refused) -> JSONResponse:
 
 def _check(said: Mapping[str, Any]) -> None:
     """What vLLM checks along with the schema."""
-    most, thinking = said["max_tokens"], said.get("thinking") or {}
+    max_tokens, thinking = said["max_tokens"], said.get("thinking") or {}
     if not said["model"]:
         raise value_error("Model is required", said["model"], "model")
-    if most <= 0:
-        raise value_error("max_tokens must be positive", most, "max_tokens")
-    if thinking.get("type") == "enabled" and thinking["budget_tokens"] >= most:
+    if max_tokens <= 0:
+        raise value_error("max_tokens must be positive", max_tokens, "max_tokens")
+    if thinking.get("type") == "enabled" and thinking["budget_tokens"] >= max_tokens:
         raise value_error("thinking.budget_tokens must be less than max_tokens", said)
     choice = said.get("tool_choice") or {}
     if choice.get("type") == "tool" and not choice.get("name"):
@@ -107,7 +114,7 @@ def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
         "top_k": "top_k",
         "stop_sequences": "stop",
     }
-    body |= {name: said[own] for own, name in same.items() if said.get(own) is not None}
+    body |= {name: said[key] for key, name in same.items() if said.get(key) is not None}
     if said.get("tools"):
         body["tools"] = [
             {
@@ -143,10 +150,10 @@ def _messages(role: str, content: Any, model: str) -> list[dict[str, Any]]:
     """A message, and one more for each result of a tool in it."""
     if isinstance(content, str):
         return [{"role": role, "content": content}]
-    found, texts, calls = [], [], []
+    results, texts, calls = [], [], []
     for block in content:
         if block["type"] == "tool_result":
-            found.append(
+            results.append(
                 {
                     "role": "tool",
                     "tool_call_id": block.get("tool_use_id") or "",
@@ -163,12 +170,12 @@ def _messages(role: str, content: Any, model: str) -> list[dict[str, Any]]:
             texts.append(block.get("text") or "")
         else:
             raise Refused(f"{model} is not a multimodal model")
-    own = (
+    spoken = (
         [{"role": role, "content": "\n".join(texts), **({"tool_calls": calls} if calls else {})}]
         if texts or calls
         else []
     )
-    return found + own
+    return results + spoken
 
 
 def _stopped(answer: Answer, called: bool) -> dict[str, Any]:
@@ -182,8 +189,8 @@ def _stopped(answer: Answer, called: bool) -> dict[str, Any]:
 
 def _usage(asked: Asked, answer: Answer, output: int) -> dict[str, int]:
     cached = answer.source.cached
-    found = {"input_tokens": asked.isl - cached, "output_tokens": output}
-    return {**found, **({"cache_read_input_tokens": cached} if cached else {})}
+    usage = {"input_tokens": asked.isl - cached, "output_tokens": output}
+    return {**usage, **({"cache_read_input_tokens": cached} if cached else {})}
 
 
 def _whole(reply: Reply, asked: Asked, made: Made) -> dict[str, Any]:
@@ -194,8 +201,10 @@ def _whole(reply: Reply, asked: Asked, made: Made) -> dict[str, Any]:
         )
     if made.text or not made.calls:
         content.append({"type": "text", "text": made.text})
-    for number, name, given in made.calls:
-        content.append({"type": "tool_use", "id": number, "name": name, "input": _object(given)})
+    for number, name, arguments in made.calls:
+        content.append(
+            {"type": "tool_use", "id": number, "name": name, "input": _object(arguments)}
+        )
     stopped = {
         name: value
         for name, value in _stopped(made.answer, bool(made.calls)).items()

@@ -218,17 +218,19 @@ class VllmOnly(Collector):
             sources,
             "source",
         )
-        found = {engine: {"": prompts.cached + prompts.received} for engine, prompts in by}
-        yield counter("prompt_tokens_cached", "Prompt tokens that were not computed.", found)
+        cached_prompts = {engine: {"": prompts.cached + prompts.received} for engine, prompts in by}
+        yield counter(
+            "prompt_tokens_cached", "Prompt tokens that were not computed.", cached_prompts
+        )
         tiers = {
             engine: {
-                "device": one.cached,
+                "device": prompts.cached,
                 "host": 0,
-                "p2p": one.received,
+                "p2p": prompts.received,
                 "disk": 0,
                 "external_unspecified": 0,
             }
-            for engine, one in by
+            for engine, prompts in by
         }
         yield counter(
             "prompt_tokens_cached_by_source",
@@ -250,8 +252,8 @@ class VllmOnly(Collector):
             f"vllm:{name}", about, labels=["model_name", "engine", *([label] if label else [])]
         )
         for engine, series in values.items():
-            for one, value in series.items():
-                family.add_metric([self._model, engine, *([one] if label else [])], value)
+            for label_value, value in series.items():
+                family.add_metric([self._model, engine, *([label_value] if label else [])], value)
         return family
 
 
@@ -487,7 +489,11 @@ class Metrics:
         self._of_vllm = names is at.VLLM
         if self._of_vllm:
             self.registry.register(
-                VllmOnly(self.state, model, lambda: ((one.engine, one.waiting) for one in loads()))
+                VllmOnly(
+                    self.state,
+                    model,
+                    lambda: ((engine_load.engine, engine_load.waiting) for engine_load in loads()),
+                )
             )
             about = "Tokens of a step."
             self._steps = client.Histogram(
@@ -519,23 +525,26 @@ class Metrics:
     def _of(self, engine: str) -> OfInstance:
         """The series of an instance, which are published from 0 on."""
         if engine not in self._instances:
-            own = self._own(engine)
+            labels = self._own(engine)
             if self._of_vllm:
-                self._steps.labels(**own)
-                self._prefills.labels(**own)
+                self._steps.labels(**labels)
+                self._prefills.labels(**labels)
             reason, ended = self._names.reason, self._counters["ended"]
             self._instances[engine] = OfInstance(
                 histograms={
-                    kind: histogram.labels(**own) for kind, histogram in self._histograms.items()
+                    kind: histogram.labels(**labels) for kind, histogram in self._histograms.items()
                 },
                 counters={
-                    kind: counter.labels(**own)
+                    kind: counter.labels(**labels)
                     for kind, counter in self._counters.items()
                     if kind != "ended"
                 },
-                ended={one: ended.labels(**own, **{reason: one}) for one in REASONS}
+                ended={
+                    finish_reason: ended.labels(**labels, **{reason: finish_reason})
+                    for finish_reason in REASONS
+                }
                 if reason
-                else {"": ended.labels(**own)},
+                else {"": ended.labels(**labels)},
             )
         return self._instances[engine]
 

@@ -66,42 +66,44 @@ _STRUCTURES = {"json_schema": "json", "regex": "regex", "ebnf": "grammar"}
 
 def native_routes(service: Service) -> list[Route]:
     """The routes of the engine that is emulated."""
-    own = {"sglang": _sglang_routes, "nim": _nim_routes, "triton": _triton_routes}.get(
+    routes = {"sglang": _sglang_routes, "nim": _nim_routes, "triton": _triton_routes}.get(
         service.dialect.name
     )
-    return [] if own is None else own(service)
+    return [] if routes is None else routes(service)
 
 
 def _sglang_routes(service: Service) -> list[Route]:
     async def generate(request: Request) -> Response:
         after = await admitted(service, request)
-        given = await json_body(request)
-        if not isinstance(given, dict):
+        body = await json_body(request)
+        if not isinstance(body, dict):
             raise Refused("the body is no JSON object")
-        asked = asked_of(
-            "completions", _completion(given), reader=service.reader, limits=service.limits
+        generation = asked_of(
+            "completions", _completion(body), reader=service.reader, limits=service.limits
         )
-        reply = reply_of(service, asked, str(given.get("rid") or ""))
-        answers = begun(service, asked)
+        reply = reply_of(service, generation, str(body.get("rid") or ""))
+        answers = begun(service, generation)
         writer = _Generated(reply)
-        if asked.stream:
+        if generation.stream:
             return Stream(writer.events(answers), answers, after)
-        found = [
-            writer.document(one.answer, one.text, one.ids)
-            for one in await whole(request, reply, answers)
+        documents = [
+            writer.document(choice.answer, choice.text, choice.ids)
+            for choice in await whole(request, reply, answers)
         ]
-        alone = len(found) == 1 and not _several(given)
-        return JSONResponse(found[0] if alone else found)
+        alone = len(documents) == 1 and not _several(body)
+        return JSONResponse(documents[0] if alone else documents)
 
     async def healthy(request: Request) -> Response:
         """One token is generated, as SGLang does it."""
-        asked = asked_of(
+        generation = asked_of(
             "completions",
             {"prompt": [0], "max_tokens": 1, "temperature": 0},
             reader=service.reader,
             limits=service.limits,
         )
-        await whole(request, reply_of(service, asked, "HEALTH_CHECK"), begun(service, asked))
+        await whole(
+            request, reply_of(service, generation, "HEALTH_CHECK"), begun(service, generation)
+        )
         return Response()
 
     async def flush(request: Request) -> Response:
@@ -128,14 +130,14 @@ def _sglang_routes(service: Service) -> list[Route]:
 
 
 def _model_info(service: Service) -> dict[str, Any]:
-    known = {
+    facts = {
         "model_path": service.model,
         "tokenizer_path": service.model,
         "is_generation": not service.width,
         "weight_version": "default",
     }
     return {
-        **known,
+        **facts,
         "preferred_sampling_params": None,
         "has_image_understanding": False,
         "has_audio_understanding": False,
@@ -158,16 +160,24 @@ def _completion(given: Mapping[str, Any]) -> dict[str, Any]:
     """The same request as a completion."""
     if (given.get("text") is None) == (given.get("input_ids") is None):
         raise Refused("Either text, input_ids or input_embeds should be provided.")
-    said = given.get("sampling_params") or {}
-    if not isinstance(said, dict):
+    parameters = given.get("sampling_params") or {}
+    if not isinstance(parameters, dict):
         raise Refused("sampling_params: several are not taken; write one object for all prompts")
     body: dict[str, Any] = {
         "prompt": given["input_ids"] if given.get("text") is None else given["text"],
         "stream": bool(given.get("stream")),
     }
-    body |= {name: said[name] for name in _SAME if said.get(name) is not None}
-    body |= {own: said[name] for name, own in _OTHER.items() if said.get(name) is not None}
-    structures = {own: said[name] for name, own in _STRUCTURES.items() if said.get(name)}
+    body |= {name: parameters[name] for name in _SAME if parameters.get(name) is not None}
+    body |= {
+        openai_name: parameters[name]
+        for name, openai_name in _OTHER.items()
+        if parameters.get(name) is not None
+    }
+    structures = {
+        openai_name: parameters[name]
+        for name, openai_name in _STRUCTURES.items()
+        if parameters.get(name)
+    }
     body |= {"structured_outputs": structures} if structures else {}
     return {"max_tokens": _OSL, **body}
 
@@ -247,7 +257,7 @@ def _nim_routes(service: Service) -> list[Route]:
     manifest = f"profiles:\n- id: {profile}\n  model: {service.model}\n"
     documents["/v1/manifest"] = {"manifest_file": manifest, "repository_override": ""}
     documents["/v1/version"] = {"release": service.version, "api": "1.0.0"}
-    return [Route(path, saying(partial(dict, one))) for path, one in documents.items()]
+    return [Route(path, saying(partial(dict, document))) for path, document in documents.items()]
 
 
 def _triton_routes(service: Service) -> list[Route]:
@@ -258,23 +268,25 @@ def _triton_routes(service: Service) -> list[Route]:
 
     async def generate(request: Request) -> Response:
         after = await admitted(service, request)
-        given = await json_body(request)
-        if not isinstance(given, dict) or not isinstance(given.get("text_input"), str):
+        request_body = await json_body(request)
+        if not isinstance(request_body, dict) or not isinstance(
+            request_body.get("text_input"), str
+        ):
             raise Refused("expected a text as input 'text_input'")
-        streamed, least = request.url.path.endswith("_stream"), given.get("min_length")
+        streamed, least = request.url.path.endswith("_stream"), request_body.get("min_length")
         body = {
-            "prompt": given["text_input"],
+            "prompt": request_body["text_input"],
             "stream": streamed,
-            "max_tokens": given.get("max_tokens", _OSL),
+            "max_tokens": request_body.get("max_tokens", _OSL),
         }
         body |= {"min_tokens": least, "ignore_eos": True} if least else {}
-        asked = asked_of("completions", body, reader=service.reader, limits=service.limits)
-        reply = reply_of(service, asked, "")
-        answers = begun(service, asked)
+        generation = asked_of("completions", body, reader=service.reader, limits=service.limits)
+        reply = reply_of(service, generation, "")
+        answers = begun(service, generation)
         if streamed:
             return Stream(texts(answers[0]), answers, after)
-        (one,) = await whole(request, reply, answers)
-        return JSONResponse({**named, "text_output": one.text})
+        (choice,) = await whole(request, reply, answers)
+        return JSONResponse({**named, "text_output": choice.text})
 
     async def texts(answer: Answer) -> AsyncIterator[bytes]:
         async for piece in answer.pieces():

@@ -152,15 +152,15 @@ class Pipeline:
 
     def load(self) -> Load:
         """What it holds at this moment."""
-        found, live = self._pipeline.get_metrics(), len(self._works)
+        engine_metrics, live = self._pipeline.get_metrics(), len(self._works)
         # the pipeline counts those of its last step
-        running = min(int(found.scheduled_requests), live)
+        running = min(int(engine_metrics.scheduled_requests), live)
         waiting = live - running + self._commands.qsize()
         return Load(
             engine="0",
             running=running,
             waiting=waiting,
-            kv_used=float(found.cache_usage) / 100 if live else 0.0,
+            kv_used=float(engine_metrics.cache_usage) / 100 if live else 0.0,
         )
 
     def _run(self) -> None:
@@ -211,17 +211,17 @@ class Pipeline:
             self._deliver([(work, Piece(error=self.broken)) for work in self._works])
             self._works.clear()
             return
-        made: Deliveries = []
+        deliveries: Deliveries = []
         for work in list(self._works):
             piece = self._piece(work)
             if piece is None:
                 continue
-            made.append((work, piece))
+            deliveries.append((work, piece))
             if piece.finish or piece.error:
                 work.ended = True
                 self._works.remove(work)
-        if made:
-            self._deliver(made)
+        if deliveries:
+            self._deliver(deliveries)
 
     def _piece(self, work: Work) -> Piece | None:
         """What a step made of one answer; None for nothing."""
@@ -238,7 +238,9 @@ class Pipeline:
                         if output.finish_reason == GenerationFinishReason.LENGTH
                         else "stop"
                     )
-        stop = next((place for place, one in enumerate(ids) if one in work.stop_ids), None)
+        stop = next(
+            (place for place, identifier in enumerate(ids) if identifier in work.stop_ids), None
+        )
         if stop is not None:
             work.handle.cancel()
             return Piece(
@@ -270,12 +272,12 @@ def _lost(made: Deliveries) -> None:
 
 
 def _properties(settings: Settings) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     if settings.precision == "fp32":
-        said |= {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
+        properties |= {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
     if settings.threads:
-        said["INFERENCE_NUM_THREADS"] = settings.threads
-    return said
+        properties["INFERENCE_NUM_THREADS"] = settings.threads
+    return properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,9 +312,9 @@ class OpenvinoReader:
         """Encode a chat by the template in the model's file. Raises Refused: there is none, or it
         does not take these messages.
         """
-        said = [{"role": message.role, "content": message.text} for message in messages]
+        turns = [{"role": message.role, "content": message.text} for message in messages]
         try:
-            text = self._tokenizer.apply_chat_template(said, add_generation_prompt=True)
+            text = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True)
         except RuntimeError as error:
             raise Refused(
                 "the model's chat template does not take these messages:"
@@ -332,7 +334,7 @@ class OpenvinoReader:
 
     @staticmethod
     def _prompt(encoded: Any) -> Prompt:
-        ids = tuple(int(one) for one in encoded.input_ids.data.reshape(-1))
+        ids = tuple(int(identifier) for identifier in encoded.input_ids.data.reshape(-1))
         if not ids:
             raise Refused("the prompt is empty")
         return Prompt(ids=ids)
@@ -345,7 +347,7 @@ class OpenvinoEngines:
         """Start the pipeline of a loaded model; its pieces are taken on the loop's thread."""
         self._pipeline = pipeline
         self.metrics = Metrics(lambda: [self._pipeline.load()], model)
-        pipeline.start(lambda made: _on(loop, made))
+        pipeline.start(lambda deliveries: _on(loop, deliveries))
 
     @property
     def waiting(self) -> int:
@@ -468,24 +470,24 @@ def context_of(model: Path) -> int:
         )
     try:
         if model.is_dir():
-            said = json.loads((model / "config.json").read_text(encoding="utf-8"))
-            found = int(said.get(KEY) or (said.get("text_config") or {}).get(KEY) or 0)
+            config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+            context = int(config.get(KEY) or (config.get("text_config") or {}).get(KEY) or 0)
         else:
             from gguf import GGUFReader
 
             fields = GGUFReader(model).fields
             field = fields.get(f"{fields['general.architecture'].contents()}.context_length")
-            found = 0 if field is None else int(field.contents())
+            context = 0 if field is None else int(field.contents())
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise InputError(
             f"{option('model')}: {model} cannot be read as a model ({error})"
         ) from None
-    if found < 1:
+    if context < 1:
         raise InputError(
             f"{option('model')}: {model} does not say how long a context it allows; give"
             f" {option('max_model_len')}"
         )
-    return found
+    return context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,9 +111,9 @@ class LiveContents:
         is of what is not full.
         """
         row = self._rows[number]
-        known = self.jobs[number].tokens if number in self.jobs else row.isl
-        if len(row.pieces) * self._size <= known:
-            while len(row.ids) < known:
+        context_tokens = self.jobs[number].tokens if number in self.jobs else row.isl
+        if len(row.pieces) * self._size <= context_tokens:
+            while len(row.ids) < context_tokens:
                 row.ids.append(row.later(len(row.ids) - row.isl))
             self._fill(row)
         return row.pieces, row.until
@@ -136,11 +136,11 @@ class LiveContents:
 
 def names_of(ids: Sequence[int], size: int, salt: str, known: Sequence[int] = ()) -> list[int]:
     """The names of the full blocks of a context after the known ones."""
-    found, before = [], known[-1] if known else (int.from_bytes(salt.encode()[:512], "big") % _MASK)
+    names, before = [], known[-1] if known else (int.from_bytes(salt.encode()[:512], "big") % _MASK)
     for place in range(len(known), len(ids) // size):
         before = hash((before, *ids[place * size : (place + 1) * size])) & _MASK
-        found.append(before)
-    return found
+        names.append(before)
+    return names
 
 
 class _Watched(PrefixCache):
@@ -170,14 +170,17 @@ class _Watched(PrefixCache):
         for name, place in fresh or ():
             last = self.changes[-1] if self.changes else None
             parent = pieces[place - 1] if place else None
-            own = contents.tokens(job.id, place)
+            block_tokens = contents.tokens(job.id, place)
             if isinstance(last, Stored) and last.names[-1] == parent:
                 last.names.append(name)
-                last.tokens.extend(own)
+                last.tokens.extend(block_tokens)
             else:
                 self.changes.append(
                     Stored(
-                        names=[name], parent=parent, tokens=list(own), salt=contents.salt(job.id)
+                        names=[name],
+                        parent=parent,
+                        tokens=list(block_tokens),
+                        salt=contents.salt(job.id),
                     )
                 )
 
@@ -340,7 +343,7 @@ def document_of(change: Change, block_tokens: int) -> dict[str, Any]:
         return {"type": "AllBlocksCleared"}
     if not isinstance(change, Stored):
         return {"type": "BlockRemoved", "block_hashes": [change.name], "medium": "GPU"}
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "type": "BlockStored",
         "block_hashes": change.names,
         "parent_block_hash": change.parent,
@@ -352,14 +355,14 @@ def document_of(change: Change, block_tokens: int) -> dict[str, Any]:
         if name
         else {"lora_id": None, "medium": "GPU", "lora_name": None}
     )
-    found |= {"token_ids": change.tokens, "block_size": block_tokens, **lora}
+    document |= {"token_ids": change.tokens, "block_size": block_tokens, **lora}
     if change.salt:
         first = [*([name] if name else []), *([salt] if salt else [])]
         rest = [name] if name else None
-        found["extra_keys"] = [
+        document["extra_keys"] = [
             first if i == 0 and change.parent is None else rest for i in range(len(change.names))
         ]
-    return found
+    return document
 
 
 class Publisher:

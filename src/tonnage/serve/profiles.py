@@ -198,23 +198,23 @@ def profiles(
     ``checkpoint`` says what an engine loads in a number format, "" for nothing; ``context`` are
     tokens of a request (default: the model's).
     """
-    wanted = min(context or model.max_context, model.max_context)
-    found: list[Profile] = []
+    longest = min(context or model.max_context, model.max_context)
+    all_profiles: list[Profile] = []
     for engine in map(find_engine, engines):
         for precision in precisions:
-            profiles = list(_of_format(model, machine, engine, precision, wanted))
+            profiles = list(_of_format(model, machine, engine, precision, longest))
             first = next(
                 (profile.tp for profile in profiles if profile.kind == "runnable"),
                 max(profile.tp for profile in profiles),
             )
             named = checkpoint(engine, precision)
-            found += [
+            all_profiles += [
                 replace(
                     profile, aim="latency" if profile.tp > first else "throughput", checkpoint=named
                 )
                 for profile in profiles
             ]
-    return tuple(found)
+    return tuple(all_profiles)
 
 
 def _of_format(
@@ -222,8 +222,11 @@ def _of_format(
 ) -> Iterator[Profile]:
     """The profiles of an engine and a format, by degree."""
     least = min(device.memory_bytes for device in machine.devices)
-    asked, gpu = find_precision(precision), replace(find_gpu(machine.gpu), memory_bytes=least)
-    lacking = missing(engine, machine, machine.devices) or lacks(engine, gpu, asked)
+    number_format, gpu = (
+        find_precision(precision),
+        replace(find_gpu(machine.gpu), memory_bytes=least),
+    )
+    lacking = missing(engine, machine, machine.devices) or lacks(engine, gpu, number_format)
     kind: Kind
     for tp in DEGREES:
         kind, context, needs, why = (
@@ -242,7 +245,7 @@ def _of_format(
             needs_bytes=needs,
             why=why,
             checkpoint="",
-            bits=asked.weight_bits,
+            bits=number_format.weight_bits,
         )
 
 
@@ -327,12 +330,12 @@ def ordered(found: Sequence[Profile]) -> tuple[Profile, ...]:
     return tuple(
         sorted(
             found,
-            key=lambda one: (
-                KINDS.index(one.kind),
-                ENGINES.index(one.family),
-                one.bits,
-                one.aim != "latency",
-                -one.tp,
+            key=lambda profile: (
+                KINDS.index(profile.kind),
+                ENGINES.index(profile.family),
+                profile.bits,
+                profile.aim != "latency",
+                -profile.tp,
             ),
         )
     )
@@ -344,35 +347,38 @@ def chosen(found: Sequence[Profile], name: str | None = None) -> Profile:
     """
     where = option("profile")
     if name is not None:
-        named = next((one for one in found if one.name == name), None)
+        named = next((candidate for candidate in found if candidate.name == name), None)
         if named is None:
             raise InputError(
                 f"{where}: there is no '{name}'; {option('list_profiles')} shows those that"
                 " there are"
             )
         if named.kind != "runnable":
-            told = (
+            advice = (
                 f"; say {option('max_model_len')} {named.context} to shorten it"
                 if named.kind == "low memory"
                 else ""
             )
-            raise InputError(f"{where}: {name} does not run here: {named.why}{told}")
+            raise InputError(f"{where}: {name} does not run here: {named.why}{advice}")
         return _with_checkpoint(named)
     first = ordered(found)
-    profile = next((one for one in first if one.kind == "runnable" and one.checkpoint), None)
+    profile = next(
+        (candidate for candidate in first if candidate.kind == "runnable" and candidate.checkpoint),
+        None,
+    )
     if profile is not None:
         return profile
     if first[0].kind == "runnable":
         return _with_checkpoint(first[0])
     nearest = first[0]
-    told = (
+    advice = (
         f"; {option('max_model_len')} {nearest.context} would fit"
         if nearest.kind == "low memory"
         else ""
     )
     raise InputError(
         f"{option('model')}: no profile runs on this machine; the nearest, {nearest.name}, does"
-        f" not: {nearest.why}{told}"
+        f" not: {nearest.why}{advice}"
     )
 
 

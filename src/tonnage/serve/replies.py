@@ -62,12 +62,12 @@ class Made:
 
     def settle(self) -> None:
         """End the reply: a tool call that was cut short becomes text, as in vLLM."""
-        script, made = self.answer.script, self.answer.made
+        script, count = self.answer.script, self.answer.made
         if (
             script is not None
             and self.answer.finish == "length"
-            and made < len(script.head)
-            and script.head[made].call >= 0
+            and count < len(script.head)
+            and script.head[count].call >= 0
         ):
             self.text, self.calls = script.tokens.text(self.ids), []
 
@@ -103,7 +103,7 @@ class Reply:
     def whole(self, made: Sequence[Made]) -> dict[str, Any]:
         """A whole reply."""
         more = self.further
-        choices = [self._choice(i, one) for i, one in enumerate(made)]
+        choices = [self._choice(i, made_choice) for i, made_choice in enumerate(made)]
         name = "chat.completion" if self.chat else "text_completion"
         rest: dict[str, Any] = {
             **more.reply,
@@ -120,56 +120,64 @@ class Reply:
         return {
             **self._head(name),
             "choices": choices,
-            "usage": self.usage(one.answer for one in made),
+            "usage": self.usage(made_choice.answer for made_choice in made),
             **rest,
         }
 
     def _choice(self, index: int, one: Made) -> dict[str, Any]:
-        more, asked, answer = self.further, self.asked, one.answer
-        own: dict[str, Any] = {
+        more, request, answer = self.further, self.asked, one.answer
+        fields: dict[str, Any] = {
             **self._stop_reason(answer.stopped_by),
             **more.choice,
             **({} if self.chat else more.text_choice),
         }
         if self.chat:
-            said: dict[str, Any] = {
-                "role": asked.role,
-                "content": asked.said + one.text,
+            message: dict[str, Any] = {
+                "role": request.role,
+                "content": request.said + one.text,
                 **more.message,
             }
             if one.calls:
-                said |= {"content": one.text if one.text or asked.tool_choice != "auto" else None}
-                said["tool_calls"] = [
+                message |= {
+                    "content": one.text if one.text or request.tool_choice != "auto" else None
+                }
+                message["tool_calls"] = [
                     {
                         "id": number,
                         "type": "function",
-                        "function": {"name": name, "arguments": given},
+                        "function": {"name": name, "arguments": arguments},
                     }
-                    for number, name, given in one.calls
+                    for number, name, arguments in one.calls
                 ]
             if one.reasoning:
-                said["reasoning"] = one.reasoning
-            made: dict[str, Any] = {"message": said}
+                message["reasoning"] = one.reasoning
+            payload: dict[str, Any] = {"message": message}
             logprobs = (
-                self.chat_logprobs(answer, one.ids, 0) if asked.logprobs is not None else None
+                self.chat_logprobs(answer, one.ids, 0) if request.logprobs is not None else None
             )
         else:
             text = one.text
-            if asked.echo:
-                text = self._prompt_text(answer.prompt) + ("" if asked.prompt_alone else one.text)
-            made = {"text": text}
+            if request.echo:
+                text = self._prompt_text(answer.prompt) + ("" if request.prompt_alone else one.text)
+            payload = {"text": text}
             logprobs = (
                 self._text_logprobs(answer, one.ids, 0, index)
-                if asked.logprobs is not None
+                if request.logprobs is not None
                 else None
             )
-            if asked.token_ids:
-                own["prompt_token_ids"] = list(answer.prompt.ids)
-            if asked.prompt_logprobs is not None:
-                own["prompt_logprobs"] = self._prompt_logprobs(answer)
-        if asked.token_ids:
-            own["token_ids"] = one.ids
-        return {"index": index, **made, "logprobs": logprobs, "finish_reason": one.finish, **own}
+            if request.token_ids:
+                fields["prompt_token_ids"] = list(answer.prompt.ids)
+            if request.prompt_logprobs is not None:
+                fields["prompt_logprobs"] = self._prompt_logprobs(answer)
+        if request.token_ids:
+            fields["token_ids"] = one.ids
+        return {
+            "index": index,
+            **payload,
+            "logprobs": logprobs,
+            "finish_reason": one.finish,
+            **fields,
+        }
 
     def begin(self, answers: Sequence[Answer]) -> Iterator[bytes]:
         """The events that begin the choices of a chat: the role of each, and the message that is
@@ -197,47 +205,47 @@ class Reply:
         have ``called`` a tool.
         """
         if not (piece.finish or piece.calls or piece.reasoning):
-            found = self._plain.get(index) or self._around(index, answer, piece, before)
-            if found:
-                return b"%b%b%b" % (found[0], _TEXT(piece.text).encode(), found[1])
+            framing = self._plain.get(index) or self._around(index, answer, piece, before)
+            if framing:
+                return b"%b%b%b" % (framing[0], _TEXT(piece.text).encode(), framing[1])
         return self._part(index, answer, piece, before, called=called)
 
     def _around(
         self, index: int, answer: Answer, piece: Piece, before: int
     ) -> tuple[bytes, bytes] | None:
         """The parts of an event before and after its text, where nothing else in it changes."""
-        asked = self.asked
+        request = self.asked
         if (
-            asked.usage_each
-            or asked.token_ids
-            or asked.logprobs is not None
-            or (asked.echo and not self.chat)
+            request.usage_each
+            or request.token_ids
+            or request.logprobs is not None
+            or (request.echo and not self.chat)
         ):
             return None
         mark = "\x00"
-        left, right = self._part(
+        head, tail = self._part(
             index, answer, replace(piece, text=mark), before, called=False
         ).split(_TEXT(mark).encode())
-        self._plain[index] = left, right
-        return left, right
+        self._plain[index] = head, tail
+        return head, tail
 
     def _part(
         self, index: int, answer: Answer, piece: Piece, before: int, *, called: bool
     ) -> bytes:
-        asked, more = self.asked, self.further
-        rest: dict[str, Any] = self._fingerprint() if piece.finish and not asked.usage else {}
-        own: dict[str, Any] = {**more.delta}
+        request, more = self.asked, self.further
+        rest: dict[str, Any] = self._fingerprint() if piece.finish and not request.usage else {}
+        fields: dict[str, Any] = {**more.delta}
         ids = list(piece.ids)
-        if asked.token_ids:
-            own["token_ids"] = ids
+        if request.token_ids:
+            fields["token_ids"] = ids
         if self.chat:
             finish = (
                 "tool_calls"
-                if called and piece.finish == "stop" and asked.tool_choice != "named"
+                if called and piece.finish == "stop" and request.tool_choice != "named"
                 else piece.finish
             )
             logprobs = (
-                self.chat_logprobs(answer, ids, before) if asked.logprobs is not None else None
+                self.chat_logprobs(answer, ids, before) if request.logprobs is not None else None
             )
             choice = {
                 "index": index,
@@ -245,27 +253,27 @@ class Reply:
                 "logprobs": logprobs,
                 "finish_reason": finish or None,
             }
-            choice |= {**(self._stop_reason(piece.stopped_by) if piece.finish else {}), **own}
+            choice |= {**(self._stop_reason(piece.stopped_by) if piece.finish else {}), **fields}
         else:
-            text, echoed = piece.text, asked.echo and not before
+            text, echoed = piece.text, request.echo and not before
             if echoed:
-                text = self._prompt_text(answer.prompt) + ("" if asked.prompt_alone else text)
+                text = self._prompt_text(answer.prompt) + ("" if request.prompt_alone else text)
             logprobs = (
                 self._text_logprobs(answer, ids, before, index)
-                if asked.logprobs is not None
+                if request.logprobs is not None
                 else None
             )
-            own = {**self._stop_reason(piece.stopped_by), **more.text_delta, **own}
-            if echoed or (asked.token_ids and not before):
-                own["prompt_token_ids"] = list(answer.prompt.ids)
+            fields = {**self._stop_reason(piece.stopped_by), **more.text_delta, **fields}
+            if echoed or (request.token_ids and not before):
+                fields["prompt_token_ids"] = list(answer.prompt.ids)
             choice = {
                 "index": index,
                 "text": text,
                 "logprobs": logprobs,
                 "finish_reason": piece.finish or None,
-                **own,
+                **fields,
             }
-        if asked.usage_each:
+        if request.usage_each:
             usage = tokens_of(answer.prompt.tokens, before + piece.tokens)
             rest = {"usage": {**usage, **(more.chat_usage if self.chat else {})}, **rest}
         return event({**self._head(self._chunks), "choices": [choice], **rest})
@@ -298,18 +306,18 @@ class Reply:
     def usage(self, answers: Iterable[Answer]) -> dict[str, Any]:
         """Tokens of prompts, of which some were in the prefix cache, and of answers."""
         all_of = list(answers)
-        found: dict[str, Any] = {
+        usage: dict[str, Any] = {
             **tokens_of(self.asked.isl, sum(answer.made for answer in all_of)),
             **self.further.usage,
         }
         cached = sum(answer.source.cached for answer in all_of[:: self.asked.choices])
         if cached:
-            found["prompt_tokens_details"] = {"cached_tokens": cached}
+            usage["prompt_tokens_details"] = {"cached_tokens": cached}
         if self.asked.reasons:
-            found["completion_tokens_details"] = {
+            usage["completion_tokens_details"] = {
                 "reasoning_tokens": sum(answer.reasoned for answer in all_of)
             }
-        return found
+        return usage
 
     def _stop_reason(self, stopped_by: str | int) -> dict[str, Any]:
         return (
@@ -336,8 +344,8 @@ class Reply:
     def _odds(self, answer: Answer, one: int, place: int, count: int) -> list[tuple[int, float]]:
         greedy = self.asked.sampling.temperature == 0
         key = answer.script.key if answer.script is not None else 0
-        others = max(count - 1, 0) if greedy or place < 0 else count
-        return logprobs_of(one, key, place, others, self.tokens)
+        alternatives = max(count - 1, 0) if greedy or place < 0 else count
+        return logprobs_of(one, key, place, alternatives, self.tokens)
 
     def _name(self, one: int) -> str:
         return f"token_id:{one}" if self.asked.tokens_as_ids else self.tokens.text([one])
@@ -345,19 +353,24 @@ class Reply:
     def chat_logprobs(self, answer: Answer, ids: Sequence[int], first: int) -> dict[str, Any]:
         """Those of some tokens of a chat's answer, from place ``first`` on."""
         count, content = self.asked.logprobs or 0, []
-        for place, one in enumerate(ids, first):
-            odds = self._odds(answer, one, place, count)
+        for place, token in enumerate(ids, first):
+            odds = self._odds(answer, token, place, count)
             top = [
                 {
-                    "token": (name := self._name(other)),
+                    "token": (name := self._name(alternative)),
                     "logprob": value,
                     "bytes": list(name.encode()),
                 }
-                for other, value in odds[:count]
+                for alternative, value in odds[:count]
             ]
-            own = list(self.tokens.text([one]).encode())
+            token_bytes = list(self.tokens.text([token]).encode())
             content.append(
-                {"token": self._name(one), "logprob": odds[0][1], "bytes": own, "top_logprobs": top}
+                {
+                    "token": self._name(token),
+                    "logprob": odds[0][1],
+                    "bytes": token_bytes,
+                    "top_logprobs": top,
+                }
             )
         return {"content": content}
 
@@ -365,7 +378,7 @@ class Reply:
         self, answer: Answer, ids: Sequence[int], first: int, index: int
     ) -> dict[str, Any]:
         count, offset = self.asked.logprobs or 0, self._offsets.get(index, 0)
-        found: dict[str, list[Any]] = {
+        columns: dict[str, list[Any]] = {
             "text_offset": [],
             "token_logprobs": [],
             "tokens": [],
@@ -376,33 +389,40 @@ class Reply:
         )
         if self.asked.echo and not first:
             places = [
-                *((i - answer.prompt.tokens, one) for i, one in enumerate(answer.prompt.ids)),
+                *(
+                    (i - answer.prompt.tokens, prompt_token)
+                    for i, prompt_token in enumerate(answer.prompt.ids)
+                ),
                 *places,
             ]
-        for place, one in places:
-            odds = None if place == -answer.prompt.tokens else self._odds(answer, one, place, count)
-            found["text_offset"].append(offset)
-            found["tokens"].append(self._name(one))
-            found["token_logprobs"].append(None if odds is None else odds[0][1])
-            found["top_logprobs"].append(
-                None if odds is None else {self._name(other): value for other, value in odds}
+        for place, token in places:
+            odds = (
+                None if place == -answer.prompt.tokens else self._odds(answer, token, place, count)
             )
-            offset += len(found["tokens"][-1])
+            columns["text_offset"].append(offset)
+            columns["tokens"].append(self._name(token))
+            columns["token_logprobs"].append(None if odds is None else odds[0][1])
+            columns["top_logprobs"].append(
+                None
+                if odds is None
+                else {self._name(alternative): value for alternative, value in odds}
+            )
+            offset += len(columns["tokens"][-1])
         self._offsets[index] = offset
-        return found
+        return columns
 
     def _prompt_logprobs(self, answer: Answer) -> list[dict[int, Any] | None]:
-        found: list[dict[int, Any] | None] = [None]
-        for place, one in enumerate(answer.prompt.ids[1:], 1 - answer.prompt.tokens):
-            odds = self._odds(answer, one, place, self.asked.prompt_logprobs or 0)
-            found.append(
+        by_place: list[dict[int, Any] | None] = [None]
+        for place, token in enumerate(answer.prompt.ids[1:], 1 - answer.prompt.tokens):
+            odds = self._odds(answer, token, place, self.asked.prompt_logprobs or 0)
+            by_place.append(
                 {
-                    other: {
+                    alternative: {
                         "logprob": value,
                         "rank": rank,
-                        "decoded_token": self.tokens.text([other]),
+                        "decoded_token": self.tokens.text([alternative]),
                     }
-                    for rank, (other, value) in enumerate(odds, 1)
+                    for rank, (alternative, value) in enumerate(odds, 1)
                 }
             )
-        return found
+        return by_place

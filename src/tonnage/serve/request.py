@@ -187,12 +187,12 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
             raise refusal(
                 f"You must set `{ENABLES_EMBEDS}` to input `prompt_embeds`.", "prompt_embeds"
             )
-    said = checked(PATHS[kind], body)
-    check_model(said.get("model"), limits)
-    check_choices(1 if said["n"] is None else said["n"])
+    fields = checked(PATHS[kind], body)
+    check_model(fields.get("model"), limits)
+    check_choices(1 if fields["n"] is None else fields["n"])
     if limits.real:
         _refuse_unheeded(
-            said,
+            fields,
             (
                 "use_beam_search",
                 "logprobs",
@@ -204,71 +204,71 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
                 "structured_outputs",
             ),
         )
-        if (said.get("response_format") or {}).get("type", "text") != "text":
+        if (fields.get("response_format") or {}).get("type", "text") != "text":
             raise Refused(
                 "response_format: this server answers in plain text only", param="response_format"
             )
-    prompts = (prompt_of_chat(said, reader),) if kind == "chat" else _prompts(said, reader)
-    prompts = tuple(_truncated(said, prompt, limits.max_context) for prompt in prompts)
-    osl = _osl(kind, said, prompts, limits)
-    sampling = _sampling(said)
-    alone = kind == "completions" and said["echo"] and said["max_tokens"] == 0
-    _check_by_limits(said, prompts[0].tokens if alone else 0, limits)
+    prompts = (prompt_of_chat(fields, reader),) if kind == "chat" else _prompts(fields, reader)
+    prompts = tuple(_truncated(fields, prompt, limits.max_context) for prompt in prompts)
+    osl = _osl(kind, fields, prompts, limits)
+    sampling = _sampling(fields)
+    alone = kind == "completions" and fields["echo"] and fields["max_tokens"] == 0
+    _check_by_limits(fields, prompts[0].tokens if alone else 0, limits)
     logprobs = (
-        (said["top_logprobs"] or 0 if said["logprobs"] else None)
+        (fields["top_logprobs"] or 0 if fields["logprobs"] else None)
         if kind == "chat"
-        else said["logprobs"]
+        else fields["logprobs"]
     )
     greedy = sampling.temperature == 0
     check_sampling(
-        said,
+        fields,
         osl=1 if alone else osl,
         logprobs=logprobs,
         greedy=greedy,
         vocabulary=limits.vocabulary,
     )
-    options = said.get("stream_options") or {}
+    options = fields.get("stream_options") or {}
     echoed, echoed_logprobs = (
-        said["echo"] and logprobs is not None,
-        said["top_logprobs"] if kind == "chat" else said["logprobs"],
+        fields["echo"] and logprobs is not None,
+        fields["top_logprobs"] if kind == "chat" else fields["logprobs"],
     )
-    adapter = limits.adapters.get(said.get("model") or "")
+    adapter = limits.adapters.get(fields.get("model") or "")
     return Asked(
         kind=kind,
-        model=said.get("model") or limits.models[0],
+        model=fields.get("model") or limits.models[0],
         prompts=prompts,
         osl=0 if alone else osl,
         sampling=sampling,
-        choices=said["n"] or 1,
-        stream=bool(said["stream"]),
+        choices=fields["n"] or 1,
+        stream=bool(fields["stream"]),
         usage=bool(options.get("include_usage")),
         usage_each=bool(options.get("include_usage") and options.get("continuous_usage_stats")),
-        stop=_stop(said.get("stop")),
-        keeps_stop=said["include_stop_str_in_output"],
-        session=session_number(said["user"].encode()) if said.get("user") else -1,
+        stop=_stop(fields.get("stop")),
+        keeps_stop=fields["include_stop_str_in_output"],
+        session=session_number(fields["user"].encode()) if fields.get("user") else -1,
         logprobs=logprobs,
         prompt_logprobs=(
-            said["prompt_logprobs"]
-            if said["prompt_logprobs"] is not None or not said["echo"]
+            fields["prompt_logprobs"]
+            if fields["prompt_logprobs"] is not None or not fields["echo"]
             else echoed_logprobs
         ),
-        echo=said["echo"],
-        token_ids=bool(said["return_token_ids"]),
+        echo=fields["echo"],
+        token_ids=bool(fields["return_token_ids"]),
         tokens_as_ids=(
-            bool(said["return_tokens_as_token_ids"]) if logprobs is not None or echoed else False
+            bool(fields["return_tokens_as_token_ids"]) if logprobs is not None or echoed else False
         ),
-        grammar=_grammar(said),
+        grammar=_grammar(fields),
         reasons=limits.reasons,
-        shows_reasoning=said.get("include_reasoning", True),
-        allowed=frozenset(said.get("allowed_token_ids") or ()),
+        shows_reasoning=fields.get("include_reasoning", True),
+        allowed=frozenset(fields.get("allowed_token_ids") or ()),
         banned=frozenset(
-            int(one) for one, bias in (said.get("logit_bias") or {}).items() if bias <= _NEVER
+            int(token) for token, bias in (fields.get("logit_bias") or {}).items() if bias <= _NEVER
         ),
-        bad_words=tuple(said.get("bad_words") or ()),
+        bad_words=tuple(fields.get("bad_words") or ()),
         adapter="" if adapter is None else adapter.name,
-        salt=(said.get("cache_salt") or "") + ("" if adapter is None else adapter.salt),
-        transfer=said.get("kv_transfer_params"),
-        **({**_tools(said), **_speaks(said)} if kind == "chat" else {}),
+        salt=(fields.get("cache_salt") or "") + ("" if adapter is None else adapter.salt),
+        transfer=fields.get("kv_transfer_params"),
+        **({**_tools(fields), **_speaks(fields)} if kind == "chat" else {}),
     )
 
 
@@ -320,48 +320,52 @@ def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits:
     named = (
         "max_completion_tokens" if said.get("max_completion_tokens") is not None else "max_tokens"
     )
-    wanted, longest, most = (
+    requested, longest, max_context = (
         said.get(named),
         max(prompt.tokens for prompt in prompts),
         limits.max_context,
     )
-    if kind == "completions" and wanted is None:
-        wanted = 16
-    if most and wanted is not None and wanted > most:
+    if kind == "completions" and requested is None:
+        requested = 16
+    if max_context and requested is not None and requested > max_context:
         raise refusal(
-            f"{named}={wanted} cannot be greater than max_model_len={most}. Please request fewer"
-            " output tokens.",
+            f"{named}={requested} cannot be greater than max_model_len={max_context}. Please"
+            " request fewer output tokens.",
             named,
-            wanted,
+            requested,
         )
-    if most and longest > most:
+    if max_context and longest > max_context:
         read = max(prompts, key=lambda prompt: prompt.tokens)
-        raise too_long(read, most, text=kind == "chat" or bool(read.text))
-    left = most - longest if most else 1 << 31
-    return int(min(left, limits.default_osl or left)) if wanted is None else int(min(wanted, left))
+        raise too_long(read, max_context, text=kind == "chat" or bool(read.text))
+    room = max_context - longest if max_context else 1 << 31
+    return (
+        int(min(room, limits.default_osl or room))
+        if requested is None
+        else int(min(requested, room))
+    )
 
 
 def too_long(prompt: Prompt, most: int, *, text: bool) -> Refused:
     """The error of a prompt beyond the context; of a text vLLM reads no more than one token beyond
     it.
     """
-    found = most + 1 if text else prompt.tokens
-    count = f"at least {found}" if text else f"{found}"
+    length = most + 1 if text else prompt.tokens
+    count = f"at least {length}" if text else f"{length}"
     words = (
         f"This model's maximum context length is {most} tokens. However, your prompt contains"
         f" {count} input tokens, which exceeds this "
     )
     words += "limit even without any output tokens. Please reduce the length of the input prompt."
-    return refusal(words, "input_tokens", found)
+    return refusal(words, "input_tokens", length)
 
 
 def _sampling(said: Mapping[str, Any]) -> Sampling:
-    given = {name: said[name] for name in (*_SAMPLING, *_ENDING) if said.get(name) is not None}
-    if given.get("top_k", 0) < 0:
-        del given["top_k"]  # vLLM's −1 is no limit, too
-    if given.get("seed") == -1:
-        del given["seed"]
-    return Sampling(**given, stop_token_ids=tuple(said.get("stop_token_ids") or ()))
+    settings = {name: said[name] for name in (*_SAMPLING, *_ENDING) if said.get(name) is not None}
+    if settings.get("top_k", 0) < 0:
+        del settings["top_k"]  # vLLM's −1 is no limit, too
+    if settings.get("seed") == -1:
+        del settings["seed"]
+    return Sampling(**settings, stop_token_ids=tuple(said.get("stop_token_ids") or ()))
 
 
 def _grammar(said: Mapping[str, Any]) -> str:
@@ -429,15 +433,15 @@ def prompt_of_chat(said: Mapping[str, Any], reader: Reader) -> Prompt:
             " add_generation_prompt when you want to add a header that will prompt it to start a"
             " new assistant message instead."
         )
-    found = [
+    chat_messages = [
         Message(
             role=message.get("role") or "", text=_text_of(message, said.get("model") or "the model")
         )
         for message in messages
     ]
     if said.get("tools") and said.get("tool_choice") != "none":
-        found = [Message(role="tools", text=json.dumps(said["tools"])), *found]
-    return reader.chat(found)
+        chat_messages = [Message(role="tools", text=json.dumps(said["tools"])), *chat_messages]
+    return reader.chat(chat_messages)
 
 
 def _text_of(message: Mapping[str, Any], model: str) -> str:
@@ -487,11 +491,11 @@ def prompts_of(given: Any, reader: Reader, *, special: bool) -> tuple[Prompt, ..
     if given == []:
         raise Refused("You must pass at least one prompt")
     several = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
-    if any(one in ("", []) for one in several):
+    if any(prompt in ("", []) for prompt in several):
         raise Refused("The decoder prompt cannot be empty")
     return tuple(
-        reader.text(one, special=special) if isinstance(one, str) else reader.ids(one)
-        for one in several
+        reader.text(prompt, special=special) if isinstance(prompt, str) else reader.ids(prompt)
+        for prompt in several
     )
 
 
@@ -499,20 +503,20 @@ def _truncated(said: Mapping[str, Any], prompt: Prompt, longest: int) -> Prompt:
     """The part of a prompt that ``truncate_prompt_tokens`` leaves; -1 leaves what the context has
     room for.
     """
-    most = said.get("truncate_prompt_tokens")
-    if most is not None and longest and most > longest:
+    limit = said.get("truncate_prompt_tokens")
+    if limit is not None and longest and limit > longest:
         words = (
-            f"truncate_prompt_tokens={most} cannot be greater than max_model_len = {longest}."
+            f"truncate_prompt_tokens={limit} cannot be greater than max_model_len = {longest}."
             " Please request a smaller truncation size."
         )
-        raise refusal(words, "truncate_prompt_tokens", most)
-    most = longest - 1 if most == -1 and longest else most
-    if most == 0:
+        raise refusal(words, "truncate_prompt_tokens", limit)
+    limit = longest - 1 if limit == -1 and longest else limit
+    if limit == 0:
         raise Refused("The decoder prompt cannot be empty")
-    if most is None or most < 0 or prompt.tokens <= most:
+    if limit is None or limit < 0 or prompt.tokens <= limit:
         return prompt
     return Prompt(
-        ids=prompt.ids[:most] if said.get("truncation_side") == "right" else prompt.ids[-most:]
+        ids=prompt.ids[:limit] if said.get("truncation_side") == "right" else prompt.ids[-limit:]
     )
 
 

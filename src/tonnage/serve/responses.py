@@ -101,16 +101,16 @@ class Kept(OrderedDict[str, tuple[dict[str, Any], list[Any]]]):
 
 def response_routes(service: Service) -> list[Route]:
     """The routes of these paths."""
-    kept = Kept()
+    store = Kept()
 
     async def create(request: Request) -> Response:
         after = await admitted(service, request)
-        given = await json_body(request)
-        if isinstance(given, dict):
-            check_response(given)
-        said = checked(PATH, given)
-        check_model(said.get("model"), service.limits)
-        if said.get("background") and not kept.stores:
+        posted = await json_body(request)
+        if isinstance(posted, dict):
+            check_response(posted)
+        fields = checked(PATH, posted)
+        check_model(fields.get("model"), service.limits)
+        if fields.get("background") and not store.stores:
             words = (
                 "therefore does not support the background mode. To enable these features, set the"
                 f" environment variable `{STORES}=1`"
@@ -120,25 +120,29 @@ def response_routes(service: Service) -> list[Route]:
                 " vLLM server."
             )
             raise Refused(words, kind="invalid_request_error", param="background")
-        body = _chat_body(said, kept)
+        body = _chat_body(fields, store)
         try:
-            asked = asked_of("chat", body, reader=service.reader, limits=service.limits)
+            generation = asked_of("chat", body, reader=service.reader, limits=service.limits)
         except Refused as error:  # the same limit has another name here
             words = str(error).replace("max_completion_tokens", "max_output_tokens")
             param = "max_output_tokens" if error.param == "max_completion_tokens" else error.param
             raise Refused(words, status=error.status, kind=error.kind, param=param) from None
-        reply = reply_of(service, asked, given.get("request_id") or f"resp_{secrets.token_hex(8)}")
-        answers = begun(service, asked)
-        writer = Writer(reply=reply, asked=asked, said=said, messages=body["messages"], kept=kept)
-        if said.get("stream"):
+        reply = reply_of(
+            service, generation, posted.get("request_id") or f"resp_{secrets.token_hex(8)}"
+        )
+        answers = begun(service, generation)
+        writer = Writer(
+            reply=reply, asked=generation, said=fields, messages=body["messages"], kept=store
+        )
+        if fields.get("stream"):
             return Stream(writer.events(answers[0]), answers, after)
         return JSONResponse(writer.ended((await whole(request, reply, answers))[0]))
 
     async def found(request: Request) -> Response:
-        return JSONResponse(kept.of(request.path_params["number"])[0])
+        return JSONResponse(store.of(request.path_params["number"])[0])
 
     async def cancelled(request: Request) -> Response:
-        kept.of(request.path_params["number"])
+        store.of(request.path_params["number"])
         raise Refused(
             "Cannot cancel a synchronous response.",
             kind="invalid_request_error",
@@ -192,11 +196,11 @@ def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
     )
     if said.get("previous_response_id"):
         messages += kept.of(said["previous_response_id"])[1]
-    given = said["input"]
+    prompt_input = said["input"]
     messages += (
-        [{"role": "user", "content": given}]
-        if isinstance(given, str)
-        else [_message(item) for item in given]
+        [{"role": "user", "content": prompt_input}]
+        if isinstance(prompt_input, str)
+        else [_message(item) for item in prompt_input]
     )
     body: dict[str, Any] = {
         "model": said.get("model"),
@@ -273,9 +277,9 @@ class Writer:
         self, status: str, output: list[Any], usage: Any = None, incomplete: Any = None
     ) -> dict[str, Any]:
         """The response as it is at a moment."""
-        said, asked, given = self.said, self.asked, dict.fromkeys(_NOTHING)
-        given |= {name: said.get(name) for name in _SAID}
-        given["top_logprobs"] = asked.logprobs
+        fields, request, echoed = self.said, self.asked, dict.fromkeys(_NOTHING)
+        echoed |= {name: fields.get(name) for name in _SAID}
+        echoed["top_logprobs"] = request.logprobs
         return {
             "id": self.reply.id,
             "created_at": self.reply.created,
@@ -283,27 +287,27 @@ class Writer:
             "model": self.reply.model,
             "object": "response",
             "output": output,
-            "parallel_tool_calls": said.get("parallel_tool_calls") is not False,
-            "temperature": asked.sampling.temperature,
-            "tool_choice": said.get("tool_choice") or "auto" if said.get("tools") else "none",
-            "tools": [_tool(one) for one in said.get("tools") or []],
-            "top_p": asked.sampling.top_p,
-            "background": bool(said.get("background")),
-            "max_output_tokens": asked.osl,
-            "service_tier": said.get("service_tier") or "auto",
+            "parallel_tool_calls": fields.get("parallel_tool_calls") is not False,
+            "temperature": request.sampling.temperature,
+            "tool_choice": fields.get("tool_choice") or "auto" if fields.get("tools") else "none",
+            "tools": [_tool(tool) for tool in fields.get("tools") or []],
+            "top_p": request.sampling.top_p,
+            "background": bool(fields.get("background")),
+            "max_output_tokens": request.osl,
+            "service_tier": fields.get("service_tier") or "auto",
             "status": status,
-            "truncation": said.get("truncation") or "disabled",
+            "truncation": fields.get("truncation") or "disabled",
             "usage": usage,
-            "presence_penalty": asked.sampling.presence_penalty,
-            "frequency_penalty": asked.sampling.frequency_penalty,
-            **given,
+            "presence_penalty": request.sampling.presence_penalty,
+            "frequency_penalty": request.sampling.frequency_penalty,
+            **echoed,
         }
 
     def ended(self, made: Made, items: list[dict[str, Any]] | None = None) -> dict[str, Any]:
         """The response that has ended; later ones may follow on it."""
         output = self._output(made) if items is None else items
         cut = made.answer.finish == "length"
-        found = self.body(
+        response = self.body(
             "incomplete" if cut else "completed",
             output,
             self._usage(made),
@@ -311,13 +315,13 @@ class Writer:
         )
         if self.kept.stores and self.said.get("store") is not False:
             self.kept.keep(
-                found,
+                response,
                 [
                     *self.messages,
                     *(_message(item) for item in output if item["type"] != "reasoning"),
                 ],
             )
-        return found
+        return response
 
     def _output(self, made: Made) -> list[dict[str, Any]]:
         items = [_reasoning(made.reasoning)] if made.reasoning else []
@@ -340,21 +344,21 @@ class Writer:
         }
         by_turn: dict[str, Any] = {"output_tokens_per_turn": [], "tool_output_tokens_per_turn": []}
         wrote = {"reasoning_tokens": answer.reasoned, "tool_output_tokens": 0, **by_turn}
-        asked = {"input_tokens": self.asked.isl, "input_tokens_details": read}
+        input_counts = {"input_tokens": self.asked.isl, "input_tokens_details": read}
         made_of = {"output_tokens": answer.made, "output_tokens_details": wrote}
-        return {**asked, **made_of, "total_tokens": self.asked.isl + answer.made}
+        return {**input_counts, **made_of, "total_tokens": self.asked.isl + answer.made}
 
     async def events(self, answer: Answer) -> AsyncIterator[bytes]:
         """The events of a stream: an item begins where the kind of text changes, or at a call of a
         tool.
         """
         stream = _Items(self.reply)
-        made = Made(answer=answer)
+        collected = Made(answer=answer)
         for name in ("response.created", "response.in_progress"):
             yield stream.event(name, response=self.body("in_progress", []))
         try:
             async for piece in answer.pieces():
-                made.take(piece, self.reply.call_id)
+                collected.take(piece, self.reply.call_id)
                 if piece.reasoning:
                     for part in stream.say("reasoning", piece.reasoning):
                         yield part
@@ -379,7 +383,7 @@ class Writer:
             return
         for part in stream.close():
             yield part
-        yield stream.event("response.completed", response=self.ended(made, stream.items))
+        yield stream.event("response.completed", response=self.ended(collected, stream.items))
 
 
 def _tool(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -459,12 +463,12 @@ class _Items:
         self, what: str, text: str, name: str = "", odds: Sequence[dict[str, Any]] = ()
     ) -> list[bytes]:
         """More of an item, or the first of another."""
-        found = []
+        events = []
         if what != self._what:
-            found += self.close()
+            events += self.close()
             self._what, self._text, self._name = what, "", name
             self._number = f"{ {'m': 'msg', 'r': 'rs', 'c': 'fc'}[what[0]] }_{secrets.token_hex(8)}"
-            found.append(
+            events.append(
                 self.event(
                     "response.output_item.added",
                     item=self._item("in_progress"),
@@ -477,20 +481,20 @@ class _Items:
                     if what[0] == "m"
                     else "response.reasoning_part.added"
                 )
-                found.append(self.event(begun, **self._at, part=self._part("", [])))
+                events.append(self.event(begun, **self._at, part=self._part("", [])))
         if text:
             self._text += text
-            found.append(self._delta(text, odds))
-        return found
+            events.append(self._delta(text, odds))
+        return events
 
     def close(self) -> list[bytes]:
         """The end of the item that is under way."""
         if not self._what:
             return []
-        at, item, found = self._at, self._item("completed"), []
+        at, item, events = self._at, self._item("completed"), []
         if self._what[0] == "c":
             place = {"item_id": self._number, "output_index": len(self.items)}
-            found.append(
+            events.append(
                 self.event(
                     "response.function_call_arguments.done",
                     arguments=self._text,
@@ -499,10 +503,10 @@ class _Items:
                 )
             )
         elif self._what[0] == "m":
-            found.append(
+            events.append(
                 self.event("response.output_text.done", **at, logprobs=[], text=self._text)
             )
-            found.append(
+            events.append(
                 self.event(
                     "response.content_part.done",
                     **at,
@@ -510,16 +514,16 @@ class _Items:
                 )
             )
         else:
-            found.append(self.event("response.reasoning_text.done", **at, text=self._text))
-            found.append(
+            events.append(self.event("response.reasoning_text.done", **at, text=self._text))
+            events.append(
                 self.event("response.reasoning_part.done", **at, part=self._part(self._text, None))
             )
-        found.append(
+        events.append(
             self.event("response.output_item.done", item=item, output_index=len(self.items))
         )
         self.items.append(item)
         self._what = ""
-        return found
+        return events
 
     @property
     def _at(self) -> dict[str, Any]:
@@ -538,7 +542,12 @@ class _Items:
             return self.event("response.reasoning_text.delta", **self._at, delta=text)
         short = [
             _unspelled(
-                {**odd, "top_logprobs": [_unspelled(other) for other in odd["top_logprobs"]]}
+                {
+                    **odd,
+                    "top_logprobs": [
+                        _unspelled(alternative) for alternative in odd["top_logprobs"]
+                    ],
+                }
             )
             for odd in odds
         ]

@@ -112,15 +112,15 @@ def _fault_routes(service: Service, faults: Faults) -> list[Route]:
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise Refused('write {"faults": ["500 share=0.1 to=30s"]}; an empty list ends them')
         try:
-            found = [parse_fault(text) for text in texts]
+            new_faults = [parse_fault(text) for text in texts]
         except InputError as error:
             raise Refused(str(error)) from None
-        if any(fault.kind == "start" for fault in found):
+        if any(fault.kind == "start" for fault in new_faults):
             raise Refused(
                 "fault: start is for a server that has not started; write slow, stall, crash or "
                 + ", ".join(OF_REQUESTS)
             )
-        faults.set(found)
+        faults.set(new_faults)
         return JSONResponse({"faults": faults.written()})
 
     return [
@@ -178,7 +178,7 @@ def _query(request: Request, name: str, kind: pydantic.TypeAdapter[Any], default
         return kind.validate_python(request.query_params.get(name, default))
     except pydantic.ValidationError as error:
         raise refused(
-            [{**one, "loc": (name,)} for one in error.errors(include_url=False)], "query"
+            [{**fault, "loc": (name,)} for fault in error.errors(include_url=False)], "query"
         ) from None
 
 
@@ -186,8 +186,8 @@ def _adapter_routes(service: Service, engines: Simulated, faults: Faults) -> lis
     loaded, numbers = service.limits.adapters, count(1)
 
     async def load(request: Request) -> Response:
-        said = _body(Load, await json_body(request))
-        name, path = said.lora_name, said.lora_path
+        body = _body(Load, await json_body(request))
+        name, path = body.lora_name, body.lora_path
         if not name or not path:
             raise Refused(
                 "Both 'lora_name' and 'lora_path' must be provided.", kind="InvalidUserInput"
@@ -198,7 +198,7 @@ def _adapter_routes(service: Service, engines: Simulated, faults: Faults) -> lis
                 kind="InvalidUserInput",
             )
         before = loaded.get(name)
-        if before is not None and not said.load_inplace:
+        if before is not None and not body.load_inplace:
             advice = "If you want to load the adapter in place, set 'load_inplace' to True."
             raise Refused(
                 f"The lora adapter '{name}' has already been loaded. {advice}",
@@ -276,31 +276,31 @@ def embedding_routes(service: Service) -> list[Route]:
 
     async def create(request: Request) -> Response:
         await admitted(service, request)
-        given = await json_body(request)
-        if isinstance(given, dict) and "normalize" in given:
+        body = await json_body(request)
+        if isinstance(body, dict) and "normalize" in body:
             raise refusal(
                 "Parameter `normalize` was removed; use `use_activation` instead.", "normalize"
             )
-        said = checked(EMBEDDINGS, given)
-        prompts = _prompts(service, said)
-        asked = Asked(
+        fields = checked(EMBEDDINGS, body)
+        prompts = _prompts(service, fields)
+        generation = Asked(
             kind="completions",
-            model=said.get("model") or service.model,
+            model=fields.get("model") or service.model,
             prompts=prompts,
             osl=1,
             sampling=Sampling(ignore_eos=True),
         )
         number = (
-            request.headers.get("x-request-id") or given.get("request_id") or secrets.token_hex(8)
+            request.headers.get("x-request-id") or body.get("request_id") or secrets.token_hex(8)
         )
-        await whole(request, reply_of(service, asked, number), begun(service, asked))
+        await whole(request, reply_of(service, generation, number), begun(service, generation))
         data = [
-            {"index": i, "object": "embedding", "embedding": _vector(prompt, service.width, said)}
+            {"index": i, "object": "embedding", "embedding": _vector(prompt, service.width, fields)}
             for i, prompt in enumerate(prompts)
         ]
         usage = {
-            "prompt_tokens": asked.isl,
-            "total_tokens": asked.isl,
+            "prompt_tokens": generation.isl,
+            "total_tokens": generation.isl,
             "completion_tokens": 0,
             **service.dialect.further.usage,
         }
@@ -308,7 +308,7 @@ def embedding_routes(service: Service) -> list[Route]:
             "id": f"embd-{number}",
             "object": "list",
             "created": int(time.time()),
-            "model": asked.model,
+            "model": generation.model,
         }
         return JSONResponse({**head, "data": data, "usage": usage})
 
@@ -317,7 +317,7 @@ def embedding_routes(service: Service) -> list[Route]:
 
 def _prompts(service: Service, said: Mapping[str, Any]) -> tuple[Prompt, ...]:
     """What is embedded."""
-    name, most = said.get("model"), service.limits.max_context
+    name, max_context = said.get("model"), service.limits.max_context
     if name and name not in service.limits.models:
         raise Refused(f"The model `{name}` does not exist.", status=404, kind="NotFoundError")
     if said.get("dimensions") is not None:
@@ -337,37 +337,42 @@ def _prompts(service: Service, said: Mapping[str, Any]) -> tuple[Prompt, ...]:
             else [said["messages"]]
         )
         prompts = tuple(
-            prompt_of_chat({**said, "messages": one}, service.reader) for one in several
+            prompt_of_chat({**said, "messages": conversation}, service.reader)
+            for conversation in several
         )
     else:
         prompts = prompts_of(said["input"], service.reader, special=said["add_special_tokens"])
     cut = said.get("truncate_prompt_tokens")
-    if cut is not None and most and cut > most:
+    if cut is not None and max_context and cut > max_context:
         raise Refused(
             "truncate_prompt_tokens value is greater than max_model_len. Please request a smaller"
             " truncation size."
         )
     if cut is not None:
-        cut = most if cut == -1 else cut
+        cut = max_context if cut == -1 else cut
         right = said.get("truncation_side") == "right"
         prompts = tuple(
-            Prompt(ids=one.ids[:cut] if right else one.ids[-cut:]) if one.tokens > cut > 0 else one
-            for one in prompts
+            Prompt(ids=prompt.ids[:cut] if right else prompt.ids[-cut:])
+            if prompt.tokens > cut > 0
+            else prompt
+            for prompt in prompts
         )
-    longest = max(prompts, key=lambda one: one.tokens)
-    if most and longest.tokens > most:
-        raise too_long(longest, most, text=bool(longest.text))
+    longest = max(prompts, key=lambda prompt: prompt.tokens)
+    if max_context and longest.tokens > max_context:
+        raise too_long(longest, max_context, text=bool(longest.text))
     return prompts
 
 
 def _vector(prompt: Prompt, width: int, said: Mapping[str, Any]) -> list[float] | str:
     """A vector of length 1; the same for the same prompt."""
     drawn = np.random.default_rng(abs(hash(prompt.ids))).standard_normal(width)
-    found = drawn / np.linalg.norm(drawn)
+    unit_vector = drawn / np.linalg.norm(drawn)
     if said["encoding_format"] == "float":
-        return [float(one) for one in found.astype(np.float32)]
+        return [float(component) for component in unit_vector.astype(np.float32)]
     order = ">" if said["endianness"] == "big" else "<"
-    return base64.b64encode(found.astype(order + _DTYPES[said["embed_dtype"]]).tobytes()).decode()
+    return base64.b64encode(
+        unit_vector.astype(order + _DTYPES[said["embed_dtype"]]).tobytes()
+    ).decode()
 
 
 _ENABLES = "--enable-scale-out"
@@ -390,15 +395,19 @@ def utility_routes(service: Service) -> list[Route]:
         return JSONResponse(_tokenized(service, await json_body(request)))
 
     async def detokenize(request: Request) -> Response:
-        said = checked("/detokenize", await json_body(request))
-        check_model(said.get("model"), service.limits)
-        below = next((one for one in said["tokens"] if one < 0), None)
+        body = checked("/detokenize", await json_body(request))
+        check_model(body.get("model"), service.limits)
+        below = next((identifier for identifier in body["tokens"] if identifier < 0), None)
         if below is not None:
             raise Refused(f"Token id {below} is out of vocabulary")
         return JSONResponse(
             {
                 "prompt": service.tokens.text(
-                    [one for one in said["tokens"] if one < service.tokens.size]
+                    [
+                        identifier
+                        for identifier in body["tokens"]
+                        if identifier < service.tokens.size
+                    ]
                 )
             }
         )
@@ -410,12 +419,12 @@ def utility_routes(service: Service) -> list[Route]:
         raise Refused(words, status=403, kind="PermissionDeniedError")
 
     async def fetched(request: Request) -> Response:
-        found = (
+        cache = (
             None
             if service.transfers is None
             else service.transfers.fetched(request.path_params["name"])
         )
-        return JSONResponse(found, status_code=404 if found is None else 200)
+        return JSONResponse(cache, status_code=404 if cache is None else 200)
 
     async def shown(request: Request) -> Response:
         paths = "".join(f"<li>{path}</li>" for path in document()["paths"])
@@ -452,41 +461,41 @@ def utility_routes(service: Service) -> list[Route]:
 def _cards(service: Service) -> list[dict[str, Any]]:
     """The models and the adapters that are loaded."""
     limits, card = service.limits, service.dialect.model
-    found = [card(name, service.started, limits.max_context) for name in limits.models]
+    cards = [card(name, service.started, limits.max_context) for name in limits.models]
     for adapter in limits.adapters.values():
-        own = card(adapter.name, service.started, 0)
-        found.append(
+        adapter_card = card(adapter.name, service.started, 0)
+        cards.append(
             {
-                **own,
+                **adapter_card,
                 **(
                     {"root": adapter.path, "parent": service.model, "max_model_len": None}
-                    if "root" in own
+                    if "root" in adapter_card
                     else {}
                 ),
             }
         )
-    return found
+    return cards
 
 
 def _tokenized(service: Service, body: Any) -> dict[str, Any]:
     """The tokens of a text or of a chat."""
-    said = checked("/tokenize", body)
-    if said.get("continue_final_message") and said.get("add_generation_prompt"):
+    fields = checked("/tokenize", body)
+    if fields.get("continue_final_message") and fields.get("add_generation_prompt"):
         raise Refused(
             "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
         )
-    check_model(said.get("model"), service.limits)
-    if "messages" in said:
-        ids = prompt_of_chat(said, service.reader).ids
+    check_model(fields.get("model"), service.limits)
+    if "messages" in fields:
+        ids = prompt_of_chat(fields, service.reader).ids
     else:
         ids = (
-            service.reader.text(said["prompt"], special=said["add_special_tokens"]).ids
-            if said["prompt"]
+            service.reader.text(fields["prompt"], special=fields["add_special_tokens"]).ids
+            if fields["prompt"]
             else ()
         )
     strings = (
         [service.tokens.text([identifier]) for identifier in ids]
-        if said.get("return_token_strs")
+        if fields.get("return_token_strs")
         else None
     )
     return {

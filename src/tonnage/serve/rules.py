@@ -84,10 +84,10 @@ _BOUNDS |= {"maxLength": "max_length", "minItems": "min_length", "maxItems": "ma
 @cache
 def document(name: str = NEWEST) -> dict[str, Any]:
     """The description of the engine's API."""
-    found: dict[str, Any] = json.loads(
+    description: dict[str, Any] = json.loads(
         files("tonnage.serve").joinpath("schemas", f"{name}.json").read_text(encoding="utf-8")
     )
-    return found
+    return description
 
 
 @cache
@@ -100,9 +100,9 @@ def body_of(path: str) -> pydantic.TypeAdapter[Any]:
     return pydantic.TypeAdapter(
         _Types(
             {
-                key: one
+                key: component
                 for name in names
-                for key, one in document(name)["components"]["schemas"].items()
+                for key, component in document(name)["components"]["schemas"].items()
             }
         ).of(schema)
     )
@@ -125,12 +125,12 @@ class _Types:
             return Literal[tuple(values)]
         several = schema.get("anyOf") or schema.get("oneOf")
         if several:
-            return Union[tuple(self.of(one) for one in several)]  # noqa: UP007 # as many as there are
-        found = self._simple(schema)
+            return Union[tuple(self.of(alternative) for alternative in several)]  # noqa: UP007 # as many as there are
+        kind = self._simple(schema)
         bounds: dict[str, Any] = {
             _BOUNDS[key]: _bound(value) for key, value in schema.items() if key in _BOUNDS
         }
-        return Annotated[found, pydantic.Field(**bounds)] if bounds else found
+        return Annotated[kind, pydantic.Field(**bounds)] if bounds else kind
 
     def _simple(self, schema: Mapping[str, Any]) -> Any:
         kind = schema.get("type")
@@ -167,18 +167,23 @@ class _Types:
         # OpenAI's types of what is sent are dictionaries
         if (name.endswith("Param") and name not in _HIDDEN) or name == "File":
             kinds = {
-                key: self.of(one) if key in needed else NotRequired[self.of(one)]
-                for key, one in schema["properties"].items()
+                key: self.of(property_schema)
+                if key in needed
+                else NotRequired[self.of(property_schema)]
+                for key, property_schema in schema["properties"].items()
             }
             dictionary: Any = TypedDict(name, kinds)  # type: ignore[misc] # a type that is known when it runs
             return pydantic.with_config(pydantic.ConfigDict(extra=extra))(dictionary)
-        fields = {key: self._field(key in needed, one) for key, one in schema["properties"].items()}
-        given: dict[str, Any] = {f"f_{i}": field for i, field in enumerate(fields.values())}
+        fields = {
+            key: self._field(key in needed, property_schema)
+            for key, property_schema in schema["properties"].items()
+        }
+        definitions: dict[str, Any] = {f"f_{i}": field for i, field in enumerate(fields.values())}
         aliases = {f"f_{i}": key for i, key in enumerate(fields)}
         config = pydantic.ConfigDict(
             extra=extra, alias_generator=aliases.__getitem__, protected_namespaces=()
         )
-        return pydantic.create_model(name, __config__=config, **given)
+        return pydantic.create_model(name, __config__=config, **definitions)
 
     def _field(self, needed: bool, schema: Mapping[str, Any]) -> tuple[Any, Any]:
         kind = self.of(schema)
@@ -198,17 +203,17 @@ def checked(path: str, body: Any) -> dict[str, Any]:
     """
     reads = body_of(path)
     try:
-        found: dict[str, Any] = reads.dump_python(
+        fields: dict[str, Any] = reads.dump_python(
             reads.validate_python(body, from_attributes=True), by_alias=True
         )
-        _read(found, "tool_calls")
+        _read(fields, "tool_calls")
     except pydantic.ValidationError as error:
         raise refused(error.errors(include_url=False)) from None
     try:
-        _read(found, "content")
+        _read(fields, "content")
     except pydantic.ValidationError as error:
         raise Refused(str(error)) from None
-    return found
+    return fields
 
 
 def _read(said: Mapping[str, Any], name: str) -> None:
@@ -257,7 +262,7 @@ def refused(errors: Any, root: str = "body") -> Refused:
     """The error of what pydantic found in the body, or in the query."""
     count, shown = len(errors), [_shown(error, root) for error in errors[:MOST_REPORTED]]
     label = "error" if count == 1 else "errors"
-    lines = [f"{count} validation {label}:", *(f"  {one}" for one in shown)]
+    lines = [f"{count} validation {label}:", *(f"  {line}" for line in shown)]
     if count > len(shown):
         lines.append(f"  ...and {count - len(shown)} more {label}")
     return Refused("\n".join(lines), kind="Bad Request", param=_place(errors[0]["loc"], root))
@@ -277,14 +282,14 @@ def _place(loc: tuple[int | str, ...], root: str) -> str:
     """Where an error is, without the names of types that vLLM leaves out: simple ones, and its
     models.
     """
-    kept = [
+    parts = [
         str(part)
         for part in loc
         if not set(str(part)) & set("[]{}()")
         and part not in _HIDDEN
         and not str(part).startswith("vllm__")
     ]
-    return ".".join([root, *(part.rpartition("__")[2] or part for part in kept)])
+    return ".".join([root, *(part.rpartition("__")[2] or part for part in parts)])
 
 
 def _input(value: Any) -> Any:
@@ -386,7 +391,7 @@ def _check_prompt(body: Mapping[str, Any]) -> None:
     if (
         isinstance(prompt, list)
         and len(prompt) > MOST_PROMPTS
-        and not all(isinstance(one, int) for one in prompt)
+        and not all(isinstance(identifier, int) for identifier in prompt)
     ):
         raise refusal(
             f"prompt list length {len(prompt)} exceeds the maximum allowed count of {MOST_PROMPTS}."
@@ -426,13 +431,13 @@ def _check_structures(body: Mapping[str, Any]) -> None:
         values["json"] = form["json_schema"].get("schema")  # type: ignore[index] # the same
     elif structured is None:
         return
-    given = [name for name in _STRUCTURES if values[name] is not None]
-    if len(given) > 1:
+    constraints = [name for name in _STRUCTURES if values[name] is not None]
+    if len(constraints) > 1:
         raise Refused(
             "You can only use one kind of structured outputs constraint but multiple are"
             f" specified: {values}"
         )
-    if not given:
+    if not constraints:
         raise Refused(
             "You must use one kind of structured outputs constraint but none are specified:"
             f" {values}"
@@ -449,8 +454,8 @@ def _check_structures(body: Mapping[str, Any]) -> None:
 
 
 def _check_logprobs(kind: str, body: Mapping[str, Any]) -> None:
-    own = "top_logprobs" if kind == "chat" else "logprobs"
-    for name in ("prompt_logprobs", own):
+    logprobs_name = "top_logprobs" if kind == "chat" else "logprobs"
+    for name in ("prompt_logprobs", logprobs_name):
         value = body.get(name)
         if value is None:
             continue
@@ -591,14 +596,14 @@ def check_sampling(
     if greedy and (said.get("n") or 1) > 1 and not said.get("use_beam_search"):
         raise Refused(f"n must be 1 when using greedy sampling, got {said['n']}.")
     for name, count in (("sample", logprobs), ("prompt", said.get("prompt_logprobs"))):
-        wanted = vocabulary if count == -1 else count or 0
-        if wanted > MOST_LOGPROBS:
+        requested = vocabulary if count == -1 else count or 0
+        if requested > MOST_LOGPROBS:
             field = "logprobs" if name == "sample" else "prompt_logprobs"
             raise refusal(
-                f"Requested {name} logprobs of {wanted}, which is greater than max allowed:"
+                f"Requested {name} logprobs of {requested}, which is greater than max allowed:"
                 f" {MOST_LOGPROBS}",
                 field,
-                wanted,
+                requested,
             )
     _check_tokens(said, vocabulary)
 
@@ -613,7 +618,7 @@ def _check_tokens(said: Mapping[str, Any], vocabulary: int) -> None:
             wrong,
         )
     for name, ids in (
-        ("logit_bias", [int(one) for one in bias]),
+        ("logit_bias", [int(key) for key in bias]),
         ("stop_token_ids", said.get("stop_token_ids") or []),
     ):
         beyond = [
@@ -630,7 +635,11 @@ def _check_tokens(said: Mapping[str, Any], vocabulary: int) -> None:
     allowed = said.get("allowed_token_ids")
     if allowed is not None and not allowed:
         raise refusal("allowed_token_ids is not None and empty!", "allowed_token_ids", allowed)
-    beyond = [one for one in allowed or [] if one < 0 or (vocabulary and one >= vocabulary)]
+    beyond = [
+        identifier
+        for identifier in allowed or []
+        if identifier < 0 or (vocabulary and identifier >= vocabulary)
+    ]
     if beyond:
         raise refusal(
             "allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids", beyond

@@ -73,8 +73,8 @@ def script_of(
     ``unseeded`` is a number for any other.
     """
     greedy, seed = asked.sampling.temperature == 0, asked.sampling.seed
-    own = 0 if greedy else unseeded if seed is None else seed
-    key = hash((prompt.ids, own, choice)) & _MASK
+    effective_seed = 0 if greedy else unseeded if seed is None else seed
+    key = hash((prompt.ids, effective_seed, choice)) & _MASK
     head = _thought(asked, key, tokens, lengths)
     structured = _structured(asked, key, tokens)
     if structured is not None:
@@ -100,7 +100,10 @@ def _palette(asked: Asked, tokens: Tokens) -> Sequence[Word]:
     """The words that a request allows; all of them where it allows none."""
     words = tokens.words
     if asked.allowed:
-        words = [Word(id=one, text=tokens.text([one])) for one in sorted(asked.allowed)]
+        words = [
+            Word(id=identifier, text=tokens.text([identifier]))
+            for identifier in sorted(asked.allowed)
+        ]
     if asked.banned or asked.bad_words:
         words = [
             word
@@ -163,15 +166,15 @@ def _calls(asked: Asked, key: int, tokens: Tokens) -> list[Said]:
         if asked.named_tool
         else [tools[(first + i) % len(tools)] for i in range(count)]
     )
-    found: list[Said] = []
+    call_tokens: list[Said] = []
     for call, name in enumerate(chosen):
         begin = tokens.pieces(f'<tool_call>{{"name": {json.dumps(name)}, "arguments": ')
-        found += [Said(word.id, "", "none", call) for word in begin[:-1]]
-        found.append(Said(begin[-1].id, name, "name", call))
+        call_tokens += [Said(word.id, "", "none", call) for word in begin[:-1]]
+        call_tokens.append(Said(begin[-1].id, name, "name", call))
         value = _value(_arguments(asked.tools[name]), key + call, tokens, asked.osl)
-        found += [one._replace(part="arguments", call=call) for one in value]
-        found += [Said(word.id, "", "none", call) for word in tokens.pieces("}</tool_call>")]
-    return found
+        call_tokens += [token._replace(part="arguments", call=call) for token in value]
+        call_tokens += [Said(word.id, "", "none", call) for word in tokens.pieces("}</tool_call>")]
+    return call_tokens
 
 
 def _arguments(schema: Any) -> str:
@@ -190,11 +193,11 @@ def logprobs_of(
     """Made-up log probabilities of a token and of ``count`` alternatives, the token's own first,
     which is the most likely one.
     """
-    words, found = tokens.words, [(said, -0.05 - draw(key, place, 5) / 2**32)]
-    at, value = draw(key, place, 6), found[0][1]
-    while len(found) <= count and len(found) < len(words):
-        at, value = at + 1, value - 0.3 - (draw(key, place, 7 + len(found)) % 64) / 64
-        other = words[at % len(words)].id
-        if other not in (one for one, _ in found):
-            found.append((other, value))
-    return found
+    words, odds = tokens.words, [(said, -0.05 - draw(key, place, 5) / 2**32)]
+    at, value = draw(key, place, 6), odds[0][1]
+    while len(odds) <= count and len(odds) < len(words):
+        at, value = at + 1, value - 0.3 - (draw(key, place, 7 + len(odds)) % 64) / 64
+        alternative = words[at % len(words)].id
+        if alternative not in (token for token, _ in odds):
+            odds.append((alternative, value))
+    return odds

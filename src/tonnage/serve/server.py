@@ -228,9 +228,9 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
         services = [end.build(asyncio.get_running_loop()) for end in ends]
         servers = [
             uvicorn.Server(
-                uvicorn.Config(application(one), timeout_graceful_shutdown=DRAIN_S, **more)
+                uvicorn.Config(application(built), timeout_graceful_shutdown=DRAIN_S, **more)
             )
-            for one in services
+            for built in services
         ]
         logging.getLogger("uvicorn.error").addFilter(
             lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut))
@@ -240,7 +240,10 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
         ready(listening[0].getsockname()[1])
         ending = asyncio.ensure_future(_together(servers))
         await asyncio.gather(
-            *(server.serve(sockets=[one]) for server, one in zip(servers, listening, strict=True))
+            *(
+                server.serve(sockets=[listener])
+                for server, listener in zip(servers, listening, strict=True)
+            )
         )
         ending.cancel()
         for service in services:
@@ -259,8 +262,8 @@ async def _together(servers: list[uvicorn.Server]) -> None:
     """End all servers when one ends: the signal comes to the last alone."""
     while not any(server.should_exit for server in servers):
         await asyncio.sleep(0.1)
-    for one in servers:
-        one.should_exit = True
+    for remaining in servers:
+        remaining.should_exit = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +288,7 @@ def in_thread(served: Servable) -> Iterator[Running]:
 
     from tonnage.serve.bounded_headers import BoundedHeaders
 
-    found: list[tuple[Service, uvicorn.Server]] = []
+    started: list[tuple[Service, uvicorn.Server]] = []
     begun = threading.Event()
 
     async def run(listening: socket.socket) -> None:
@@ -297,9 +300,9 @@ def in_thread(served: Servable) -> Iterator[Running]:
             timeout_graceful_shutdown=1,
             http=BoundedHeaders,
         )
-        found.append((service, uvicorn.Server(config)))
+        started.append((service, uvicorn.Server(config)))
         begun.set()
-        await found[0][1].serve(sockets=[listening])
+        await started[0][1].serve(sockets=[listening])
         service.engines.close()
 
     with _listening(served) as listening:
@@ -310,9 +313,9 @@ def in_thread(served: Servable) -> Iterator[Running]:
         if not begun.wait(STARTS_IN_S):
             raise TonnageError("the server did not start")
         try:
-            yield Running(port=listening.getsockname()[1], service=found[0][0])
+            yield Running(port=listening.getsockname()[1], service=started[0][0])
         finally:
-            found[0][1].should_exit = True
+            started[0][1].should_exit = True
             thread.join()
 
 

@@ -103,10 +103,10 @@ class Simulated:
         """Take KV blocks of every engine for something else; False, and none taken, where an engine
         has too few free.
         """
-        held = [one.engine.hold(blocks) for one in self.fleet.instances]
-        if min(held) == blocks:
+        holds = [member.engine.hold(blocks) for member in self.fleet.instances]
+        if min(holds) == blocks:
             return True
-        for instance, count in zip(self.fleet.instances, held, strict=True):
+        for instance, count in zip(self.fleet.instances, holds, strict=True):
             instance.release(count)
         return False
 
@@ -184,17 +184,17 @@ class SimulatedSource:
     def begin(self, answer: Answer) -> None:
         """Send the request to an instance."""
         self._answer = answer
-        asked, prompt = self._asked, self._prompt
-        content = Content(prompt.ids, asked.salt, lambda place: self._script.token(place).id)
+        request, prompt = self._asked, self._prompt
+        content = Content(prompt.ids, request.salt, lambda place: self._script.token(place).id)
         self._fleet.submit(
             isl=prompt.tokens,
             osl=self._osl,
             deliver=self._deliver,
-            session=asked.session,
+            session=request.session,
             content=content,
-            came_at=asked.came_at,
-            received=asked.received,
-            rank=asked.rank,
+            came_at=request.came_at,
+            received=request.received,
+            rank=request.rank,
             sent=self._sent,
         )
 
@@ -237,35 +237,48 @@ class SimulatedSource:
     def _piece(self, tokens: int, *, ends: bool) -> Piece:
         """What the next tokens say, up to one that ends the answer."""
         if tokens == 1 and not self._stops:
-            one = self._script.token(self._made)
-            if one.part == "content":
+            token = self._script.token(self._made)
+            if token.part == "content":
                 self._made += 1
                 return Piece(
-                    text=one.text, tokens=1, ids=(one.id,), finish=self._finish if ends else ""
+                    text=token.text, tokens=1, ids=(token.id,), finish=self._finish if ends else ""
                 )
-        said = [self._script.token(self._made + i) for i in range(tokens)]
+        script_tokens = [self._script.token(self._made + i) for i in range(tokens)]
         stopped_by: str | int = ""
         if self._stops:
             least = self._asked.sampling.min_tokens
             place = next(
                 (
                     i
-                    for i, one in enumerate(said)
-                    if one.id in self._stops and self._made + i >= least
+                    for i, element in enumerate(script_tokens)
+                    if element.id in self._stops and self._made + i >= least
                 ),
                 None,
             )
             if place is not None:
-                kept = said[place].text if self._asked.keeps_stop else ""
-                said, stopped_by = [*said[:place], said[place]._replace(text=kept)], said[place].id
-        self._made += len(said)
-        piece = Piece(tokens=len(said), ids=[one.id for one in said])
+                stop_text = script_tokens[place].text if self._asked.keeps_stop else ""
+                script_tokens, stopped_by = (
+                    [*script_tokens[:place], script_tokens[place]._replace(text=stop_text)],
+                    script_tokens[place].id,
+                )
+        self._made += len(script_tokens)
+        piece = Piece(tokens=len(script_tokens), ids=[element.id for element in script_tokens])
         piece.finish = "stop" if stopped_by != "" else self._finish if ends else ""
         piece.stopped_by = stopped_by
-        piece.text = "".join(one.text for one in said if one.part == "content")
-        piece.reasoning = "".join(one.text for one in said if one.part == "reasoning")
-        named = [Call(one.call, name=one.text) for one in said if one.part == "name"]
-        given = [Call(one.call, arguments=one.text) for one in said if one.part == "arguments"]
-        piece.calls = sorted((*named, *given), key=lambda call: call.place)
-        piece.silent = all(one.part == "none" for one in said)
+        piece.text = "".join(element.text for element in script_tokens if element.part == "content")
+        piece.reasoning = "".join(
+            element.text for element in script_tokens if element.part == "reasoning"
+        )
+        named = [
+            Call(element.call, name=element.text)
+            for element in script_tokens
+            if element.part == "name"
+        ]
+        arguments = [
+            Call(element.call, arguments=element.text)
+            for element in script_tokens
+            if element.part == "arguments"
+        ]
+        piece.calls = sorted((*named, *arguments), key=lambda call: call.place)
+        piece.silent = all(element.part == "none" for element in script_tokens)
         return piece

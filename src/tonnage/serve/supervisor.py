@@ -91,16 +91,16 @@ class Child:
                 )
         finally:
             os.close(ends)
-        said = (
+        first_line = (
             self._guard.stdout.readline().decode(errors="replace").strip()
             if self._guard.stdout is not None
             else ""
         )
         self.starts += 1
         self.started_at = time.monotonic()
-        if not said.isdigit():
+        if not first_line.isdigit():
             raise TonnageError(f"{self.program.name} cannot be started: {self.tail()}")
-        self.pid = int(said)
+        self.pid = int(first_line)
 
     @property
     def exit_code(self) -> int | None:
@@ -293,13 +293,13 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """
     tries = itertools.repeat(None, _TRIES * count)
     with ExitStack() as stack:
-        held: list[socket.socket] = []
-        while len(held) < count:
+        sockets: list[socket.socket] = []
+        while len(sockets) < count:
             try:
-                held.append(
+                sockets.append(
                     stack.enter_context(socket.create_server((host, random.choice(_PORTS))))
                 )
             except OSError:
                 if next(tries, 0) == 0:
                     raise
-        return [int(one.getsockname()[1]) for one in held]
+        return [int(bound.getsockname()[1]) for bound in sockets]

@@ -81,9 +81,9 @@ class Fours:
 
     def ids(self, text: str, *, special: bool = True) -> list[int]:
         """A token for every four characters."""
-        known = self._number
+        numbers = self._number
         parts = [text[at : at + CHARACTERS] for at in range(0, len(text), CHARACTERS)]
-        return [known.get(part) or self._new(part) for part in parts]
+        return [numbers.get(part) or self._new(part) for part in parts]
 
     def text(self, ids: Sequence[int]) -> str:
         """Text of tokens."""
@@ -96,8 +96,8 @@ class Fours:
     def pieces(self, text: str) -> list[Word]:
         """A text as tokens."""
         return [
-            Word(id=one, text=text[CHARACTERS * i : CHARACTERS * (i + 1)])
-            for i, one in enumerate(self.ids(text))
+            Word(id=identifier, text=text[CHARACTERS * i : CHARACTERS * (i + 1)])
+            for i, identifier in enumerate(self.ids(text))
         ]
 
     def _new(self, part: str) -> int:
@@ -123,7 +123,11 @@ class FileTokens:
         self.size: int = self._tokenizer.get_vocab_size()  # of the vocabulary
         # the token that ends an answer
         self.end: int = next(
-            (found for name in _ENDS if (found := self._tokenizer.token_to_id(name)) is not None),
+            (
+                identifier
+                for name in _ENDS
+                if (identifier := self._tokenizer.token_to_id(name)) is not None
+            ),
             END,
         )
 
@@ -139,20 +143,20 @@ class FileTokens:
 
     def ids(self, text: str, *, special: bool = True) -> list[int]:
         """Tokens of a text."""
-        found: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
-        return found
+        identifiers: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
+        return identifiers
 
     def text(self, ids: Sequence[int]) -> str:
         """Text of tokens."""
-        found: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
-        return found
+        decoded: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        return decoded
 
     def pieces(self, text: str) -> list[Word]:
         """A text as tokens; of a character that takes several tokens the first has it."""
         encoded = self._tokenizer.encode(text, add_special_tokens=False)
         words, done = [], 0
-        for one, (_, end) in zip(encoded.ids, encoded.offsets, strict=True):
-            words.append(Word(id=one, text=text[done : max(end, done)]))
+        for identifier, (_, end) in zip(encoded.ids, encoded.offsets, strict=True):
+            words.append(Word(id=identifier, text=text[done : max(end, done)]))
             done = max(end, done)
         return words
 
@@ -225,11 +229,11 @@ class TokenReader:
         """Each text between two tokens before and two after it, so that a chat that goes on begins
         with the tokens of the chat before.
         """
-        found: list[int] = []
+        identifiers: list[int] = []
         for message in messages:
             role = _role(message.role)
-            found += [1, role, *self.tokens.ids(_whole(message.text), special=False), 0, role]
-        return Prompt(ids=(*found, 1, _role("assistant")))
+            identifiers += [1, role, *self.tokens.ids(_whole(message.text), special=False), 0, role]
+        return Prompt(ids=(*identifiers, 1, _role("assistant")))
 
     def ids(self, ids: Sequence[int]) -> Prompt:
         """As they are, where the vocabulary has them."""

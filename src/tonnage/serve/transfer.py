@@ -75,14 +75,14 @@ class Transfers:
         meanwhile.
         """
         engine, at = instance.member.engine, instance.handing_at
-        held = engine.hold(-(-tokens // self.link.block_tokens))
+        blocks = engine.hold(-(-tokens // self.link.block_tokens))
         starts = max(at, self.free.get(instance.name, 0))
         comes_at = starts + int(self.link.takes_ps(tokens, engine.last_step_ps))
         self.free[instance.name] = comes_at
         self.waiting[request] = Waiting(
             instance=instance, tokens=tokens, computed_at=at, comes_at=comes_at
         )
-        self.later(instance.wall_s(comes_at), partial(instance.release, held))
+        self.later(instance.wall_s(comes_at), partial(instance.release, blocks))
         self.later(instance.wall_s(comes_at) + LEASE_S, partial(self.waiting.pop, request, None))
 
     def offered(self, request: str, host: str, port: int) -> dict[str, Any] | None:
@@ -114,14 +114,14 @@ class Transfers:
         """Hand over a fetched cache, once: its tokens, the seconds until it arrived, and the
         seconds by which this machine was late; None if it is gone.
         """
-        one = self.waiting.pop(request, None)
+        cache = self.waiting.pop(request, None)
         return (
             None
-            if one is None
+            if cache is None
             else {
-                "tokens": one.tokens,
-                "comes_in_s": one.instance.wall_s(one.comes_at),
-                "late_s": one.late_s,
+                "tokens": cache.tokens,
+                "comes_in_s": cache.instance.wall_s(cache.comes_at),
+                "late_s": cache.late_s,
             }
         )
 
@@ -131,19 +131,19 @@ class Transfers:
         """
         import httpcore2
 
-        said = asked.transfer or {}
+        parameters = asked.transfer or {}
         if (
             self.role != "consumer"
-            or not said.get("do_remote_prefill")
-            or not all(said.get(name) for name in NEEDED)
+            or not parameters.get("do_remote_prefill")
+            or not all(parameters.get(name) for name in NEEDED)
             or asked.osl < 2
         ):
             return asked
-        url = f"http://{said['remote_host']}:{said['remote_port']}{FETCHED}{quote(str(said['remote_request_id']), safe='')}"  # noqa: E501
+        url = f"http://{parameters['remote_host']}:{parameters['remote_port']}{FETCHED}{quote(str(parameters['remote_request_id']), safe='')}"  # noqa: E501
         try:
             async with asyncio.timeout(ANSWERS_IN_S), httpcore2.AsyncConnectionPool() as pool:
                 response = await pool.request("GET", url)
-            found = json.loads(response.content) if response.status == 200 else {}
+            document = json.loads(response.content) if response.status == 200 else {}
         except (
             OSError,
             ValueError,
@@ -153,12 +153,12 @@ class Transfers:
             httpcore2.ProtocolError,
             httpcore2.UnsupportedProtocol,
         ):
-            found = {}
-        if found.get("tokens") != asked.prompts[0].tokens:
+            document = {}
+        if document.get("tokens") != asked.prompts[0].tokens:
             raise Refused("Internal server error", status=500, kind="InternalServerError")
         came_at = time.monotonic() if asked.came_at is None else asked.came_at
         return replace(
             asked,
-            came_at=max(came_at - found["late_s"], time.monotonic() + found["comes_in_s"]),
+            came_at=max(came_at - document["late_s"], time.monotonic() + document["comes_in_s"]),
             received=True,
         )

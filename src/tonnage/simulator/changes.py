@@ -106,7 +106,7 @@ def outages_of(failures: Failures, instances: int, until: int, seed: int) -> Out
     def after(place: int, mean_s: float) -> int:
         return max(round(draws[place].exponential(mean_s) * PS_PER_S), 1)
 
-    crews, found, broken = failures.crews or instances, [], []
+    crews, events, broken = failures.crews or instances, [], []
     coming = [(after(place, failures.mtbf_s), 0, place) for place in range(instances)]
     heapq.heapify(coming)
     while coming:
@@ -118,11 +118,11 @@ def outages_of(failures: Failures, instances: int, until: int, seed: int) -> Out
             continue
         else:
             broken.append(place)
-        found.append((at, back, place))
+        events.append((at, back, place))
         while crews and broken:
             crews, next_one = crews - 1, broken.pop(0)
             heapq.heappush(coming, (at + after(next_one, failures.repair_s), 1, next_one))
-    columns = np.array(found, np.int64).reshape(-1, 3).T
+    columns = np.array(events, np.int64).reshape(-1, 3).T
     return Outages(at=columns[0].copy(), instance=columns[2].copy(), back=columns[1].copy())
 
 
@@ -210,7 +210,7 @@ class Changes:
         import numpy as np
 
         scaled, restarting = self.autoscale is not None, self.seasons > 1
-        held = (
+        seconds_held = (
             {instances // self.seasons: last / PS_PER_S}
             if self.autoscale is None
             else held_seconds(scaler, self.autoscale, last)
@@ -224,7 +224,7 @@ class Changes:
                 if self.outages is None or restarting
                 else self.outages.availability(instances, last)
             ),
-            held_seconds=held,
+            held_seconds=seconds_held,
             served=np.array(scaler.held) if scaled else np.zeros((0, 2), np.int32),
         )
 
@@ -272,7 +272,7 @@ def restarts_of(by_hour: Sequence[int], instances: int, until: int, asked: Resta
 
     now, began, hour = by_hour[0], 0, 1
     idle = [season for season in range(max(by_hour) + 1) if season != now]
-    found = [(0, season * instances + i, DRAINS) for season in idle for i in range(instances)]
+    events = [(0, season * instances + i, DRAINS) for season in idle for i in range(instances)]
     while hour * HOUR_S * PS_PER_S <= until:
         season = by_hour[hour % HOURS_PER_DAY]
         if season != now:
@@ -281,11 +281,11 @@ def restarts_of(by_hour: Sequence[int], instances: int, until: int, asked: Resta
                     f"seasons: one of {hour - began} h ends before all instances have restarted,"
                     f" which takes {asked.all_s:g} s"
                 )
-            found += _restart(now, season, hour * HOUR_S, instances, asked)
+            events += _restart(now, season, hour * HOUR_S, instances, asked)
             now, began = season, hour
         hour += 1
-    found.sort(key=lambda each: each[0])
-    columns = np.array(found, np.int64).reshape(-1, 3).T
+    events.sort(key=lambda event: event[0])
+    columns = np.array(events, np.int64).reshape(-1, 3).T
     return Outages(at=columns[0].copy(), instance=columns[1].copy(), back=columns[2].copy())
 
 
@@ -293,7 +293,7 @@ def _restart(
     now: int, season: int, at_s: float, instances: int, asked: Restarts
 ) -> list[tuple[int, int, int]]:
     """Every instance once, from the settings of one season to those of another."""
-    found, part = [], math.ceil(instances / PARTS)
+    events, part = [], math.ceil(instances / PARTS)
     for i in range(instances):
         begins = at_s + (i // part) * (asked.drain_s + asked.start_s)
         moments = (
@@ -301,7 +301,7 @@ def _restart(
             (begins + asked.drain_s, now * instances + i, FAILS),
         )
         back = (begins + asked.drain_s + asked.start_s, season * instances + i, RETURNS)
-        found += [
+        events += [
             (round(seconds * PS_PER_S), place, what) for seconds, place, what in (*moments, back)
         ]
-    return found
+    return events

@@ -307,9 +307,9 @@ class Engine:
         """Take ``blocks`` free blocks, or all that there are, for what others have yet to read;
         returns how many.
         """
-        held = min(blocks, self.kv_blocks_free)
-        self._machine.state["free"] -= held
-        return held
+        granted = min(blocks, self.kv_blocks_free)
+        self._machine.state["free"] -= granted
+        return granted
 
     def release(self, blocks: int) -> None:
         """Give back blocks that were held."""
@@ -336,11 +336,11 @@ class Engine:
 
     def _waiting_rows(self) -> NDArray[np.int64]:
         m = self._machine
-        found, row = np.empty(int(m.state["queued"]), np.int64), int(m.state["head"])
-        for place in range(len(found)):
-            found[place] = row
+        rows, row = np.empty(int(m.state["queued"]), np.int64), int(m.state["head"])
+        for place in range(len(rows)):
+            rows[place] = row
             row = int(m.rows.next[row])
-        return found
+        return rows
 
     def _send(self) -> None:
         """Put what was submitted on its way: among the rows that the engine has not received, in

@@ -51,7 +51,7 @@ def ttft_parts(record: Requests, spec: EngineSpec) -> tuple[TtftParts, ...]:
     near = parts[:, places[low : high + 1]].mean(axis=1)
     near *= p95 / near[:-1].sum()
     mean, p95_parts = (
-        dict(zip(PARTS, each.tolist(), strict=True)) for each in (parts.mean(axis=1), near)
+        dict(zip(PARTS, values.tolist(), strict=True)) for values in (parts.mean(axis=1), near)
     )
     return TtftParts(statistic="mean", **mean), TtftParts(statistic="p95", **p95_parts)
 
@@ -69,14 +69,14 @@ def request_parts(record: Requests, spec: EngineSpec) -> Ints:
     computed = record.first_token_ns if record.prefilled_ns is None else record.prefilled_ns
     inside = computed - record.admitted_ns
     alone = alone_ns(record.isl, record.cached_tokens, spec)
-    own = np.minimum(alone, inside)
-    streaming = np.minimum(inside - own, streamed)
+    prefill = np.minimum(alone, inside)
+    streaming = np.minimum(inside - prefill, streamed)
     return np.array(
         [
             front + streaming,
             record.admitted_ns - record.due_ns - front,
-            own,
-            inside - own - streaming,
+            prefill,
+            inside - prefill - streaming,
             record.first_token_ns - computed,
             alone_ns(record.isl, 0 * record.isl, spec) - alone,
         ]

@@ -341,7 +341,7 @@ def _one_request() -> tuple[Trace, Machine]:
     from tonnage.spec.deployment import EngineKnobs
     from tonnage.spec.workload import Trace
 
-    one = np.ones(1, np.int64)
+    ones = np.ones(1, np.int64)
     knobs = EngineKnobs(
         scheduler="vllm",
         max_batch_size=1,
@@ -353,5 +353,5 @@ def _one_request() -> tuple[Trace, Machine]:
     )
     engine = Engine(StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), knobs, 2)
     return Trace(
-        due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0
+        due_ps=np.zeros(1, np.int64), isl=ones, osl=ones, concurrency=0, turnaround_ps=0
     ), engine.machine

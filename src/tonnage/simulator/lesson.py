@@ -318,11 +318,11 @@ def _ticks(steps: tuple[LessonStep, ...], most: int) -> Iterator[LessonStep]:
     """
     tick = 0
     for step in steps:
-        held = False
+        continued = False
         while tick < min(step.start + step.duration, most):
-            slots = step.slots.replace("=", "-") if held else step.slots
+            slots = step.slots.replace("=", "-") if continued else step.slots
             yield LessonStep(start=tick, duration=1, slots=slots, queued=step.queued)
-            tick, held = tick + 1, True
+            tick, continued = tick + 1, True
 
 
 MOST_SLOTS = 32
@@ -332,10 +332,10 @@ MOST_SLOTS = 32
 def _band(ticks: list[LessonStep], first: int, label: int) -> Iterator[str]:
     """One width of the drawing: a ruler, the slots, the length of the queue."""
     slots = len(ticks[0].slots)
-    every = 5 if max(tick.queued for tick in ticks) < 1_000 and first + len(ticks) < 10_000 else 10
+    stride = 5 if max(tick.queued for tick in ticks) < 1_000 and first + len(ticks) < 10_000 else 10
     yield (
         f"{'tick':<{label}}  "
-        + "".join(f"{first + i:<{every}}" for i in range(0, len(ticks), every)).rstrip()
+        + "".join(f"{first + i:<{stride}}" for i in range(0, len(ticks), stride)).rstrip()
     )
     for slot in range(min(slots, MOST_SLOTS)):
         yield f"{f'slot {slot + 1}':<{label}}  " + "".join(tick.slots[slot] for tick in ticks)
@@ -343,7 +343,7 @@ def _band(ticks: list[LessonStep], first: int, label: int) -> Iterator[str]:
         yield f"… and {slots - MOST_SLOTS} slots more"
     yield (
         f"{'queue':<{label}}  "
-        + "".join(f"{ticks[i].queued:<{every}}" for i in range(0, len(ticks), every)).rstrip()
+        + "".join(f"{ticks[i].queued:<{stride}}" for i in range(0, len(ticks), stride)).rstrip()
     )
 
 
@@ -373,9 +373,9 @@ def _check_load(config: LessonConfig) -> None:
         option("concurrency"): config.concurrency,
         option("tick_rate"): config.tick_rate,
     }
-    given = [flag for flag, value in loads.items() if value is not None]
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} are different loads; give one of them")
+    flags = [flag for flag, value in loads.items() if value is not None]
+    if len(flags) > 1:
+        raise InputError(f"{' and '.join(flags)} are different loads; give one of them")
     if config.initial_batch is not None:
         _whole(option("initial_batch"), config.initial_batch, 1, _MOST_REQUESTS)
     if config.concurrency is not None:

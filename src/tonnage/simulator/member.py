@@ -191,15 +191,15 @@ class PrefixIndex:
         """For each instance, how many tokens of a prompt were sent there before, as an unbroken
         prefix.
         """
-        found, left = [0] * self._instances, (1 << self._instances) - 1
+        matched_tokens, candidates = [0] * self._instances, (1 << self._instances) - 1
         for place, block in enumerate(self._blocks(request, isl), start=1):
-            left &= self._sent.get(block, 0)
-            if not left:
+            candidates &= self._sent.get(block, 0)
+            if not candidates:
                 break
             for i in range(self._instances):
-                if left >> i & 1:
-                    found[i] = place * BLOCK_TOKENS
-        return found
+                if candidates >> i & 1:
+                    matched_tokens[i] = place * BLOCK_TOKENS
+        return matched_tokens
 
     def sent(self, request: int, isl: int, instance: int) -> None:
         """Remember that a prompt was sent to an instance."""

@@ -271,12 +271,12 @@ class Pools:
         self.prefilled[number] = at if status == COMPLETED else -1
         if status == COMPLETED and self.osl[number] > 1:
             member = self.members[i]
-            held = member.engine.hold(-(-self.isl[number] // self.link.block_tokens))
+            blocks = member.engine.hold(-(-self.isl[number] // self.link.block_tokens))
             starts = max(at, member.link_free)
             member.link_free = starts + int(
                 self.link.takes_ps(self.isl[number], member.engine.last_step_ps)
             )
-            self.push(member.link_free, HANDED, number, (i, held))
+            self.push(member.link_free, HANDED, number, (i, blocks))
             return
         self.first[number] = at if status == COMPLETED else -1
         self.end(number, at, status)
@@ -296,11 +296,11 @@ class Pools:
 
     def released(self, now: int, number: int, what: tuple[int, int]) -> int:
         """The source gives up its blocks."""
-        source, held = what
+        source, blocks = what
         engine = self.members[source].engine
         if engine.now < now:
             self.read(source, engine.advance(now), now)
-        engine.release(held)
+        engine.release(blocks)
         return source
 
     def end(self, number: int, at: int, status: int) -> None:

@@ -61,10 +61,10 @@ def check_received(request: Request, scheduler: str) -> None:
     InputError: it is such a request.
     """
     if request.received and scheduler not in RECEIVING:
-        known = ", ".join(RECEIVING)
+        schedulers = ", ".join(RECEIVING)
         raise InputError(
             f"request {request.id}: comes with its KV cache, which the scheduler '{scheduler}' does"
-            f" not take; {known} do"
+            f" not take; {schedulers} do"
         )
 
 

@@ -127,12 +127,12 @@ def nth_available(view: View, number: int) -> int:
             count += 1
     if count == 0:
         return NO_INSTANCE
-    left = number % count
+    remaining = number % count
     for i in range(len(view.available)):
         if view.available[i]:
-            if left == 0:
+            if remaining == 0:
                 return i
-            left -= 1
+            remaining -= 1
     return NO_INSTANCE
 
 
@@ -145,22 +145,22 @@ def power_of_two(view: View, request: Request, memory: Memory) -> int:
     """The one with fewer outstanding requests for its weight, of two that are drawn at random and
     differ.
     """
-    one = nth_available(view, draw(memory.seed[0], request.number, 0))
-    other = nth_available(view, draw(memory.seed[0], request.number, 1))
-    if one < 0:
+    first = nth_available(view, draw(memory.seed[0], request.number, 0))
+    second = nth_available(view, draw(memory.seed[0], request.number, 1))
+    if first < 0:
         return NO_INSTANCE
-    if one == other:
+    if first == second:
         count = len(view.available)
         for step in range(1, count):
-            other = (one + step) % count
-            if view.available[other]:
+            second = (first + step) % count
+            if view.available[second]:
                 break
-    if not view.available[other]:
-        return one
+    if not view.available[second]:
+        return first
     return (
-        other
-        if view.requests[other] * view.weight[one] < view.requests[one] * view.weight[other]
-        else one
+        second
+        if view.requests[second] * view.weight[first] < view.requests[first] * view.weight[second]
+        else first
     )
 
 
@@ -220,12 +220,12 @@ def prefix_aware(view: View, request: Request, memory: Memory) -> int:
     """Where most of the prompt was sent before, unless the load is out of balance or little of it
     matches; then the least loaded.
     """
-    best, fewest, most = NO_INSTANCE, -1, 0
+    best, fewest, highest = NO_INSTANCE, -1, 0
     for i in range(len(view.available)):
         if not view.available[i]:
             continue
         fewest = view.requests[i] if fewest < 0 else min(fewest, view.requests[i])
-        most = max(most, view.requests[i])
+        highest = max(highest, view.requests[i])
         more = best < 0 or view.matched[i] > view.matched[best]
         if more or (
             view.matched[i] == view.matched[best] and view.requests[i] < view.requests[best]
@@ -233,7 +233,7 @@ def prefix_aware(view: View, request: Request, memory: Memory) -> int:
             best = i
     if best < 0:
         return NO_INSTANCE
-    unbalanced = most - fewest > IMBALANCE_REQUESTS and most > fewest * IMBALANCE_RATIO
+    unbalanced = highest - fewest > IMBALANCE_REQUESTS and highest > fewest * IMBALANCE_RATIO
     if unbalanced or view.matched[best] < MATCH_SHARE * request.isl:
         return least_outstanding(view, request, memory)
     return best
@@ -300,8 +300,8 @@ def check_fleet(trace: Trace, engines: Sequence[object], router: str) -> None:
         or router not in ROUTERS
         or bool((due[1:] < due[:-1]).any())
     ):
-        known = ", ".join(ROUTERS)
+        names = ", ".join(ROUTERS)
         raise InputError(
             "a fleet: needs an open loop with due times in order, one engine or more, and one of"
-            f" these routers: {known}"
+            f" these routers: {names}"
         )

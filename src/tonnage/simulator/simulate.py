@@ -94,12 +94,12 @@ def simulate_many(
         KeyboardInterrupt: passed on once the running points have stopped.
     """
     if answers_soon(points):
-        found = []
+        runs = []
         for done, point in enumerate(points, 1):
-            found.append(_one(point, seed, window_s, tiers, None))
+            runs.append(_one(point, seed, window_s, tiers, None))
             if progress is not None:
                 progress(done, len(points), _name(point[1]))
-        return found
+        return runs
     for shares, ranks, grouped in {_loop(point) for point in points if not _is_plain(point)}:
         warm_up(shares=shares, ranks=ranks, grouped=grouped)
     stop = np.zeros(1, np.int64)

@@ -80,9 +80,9 @@ class SimulatedRun(InNotebooks):
         """What each class of the traffic saw; empty where there are none."""
         from tonnage.results.breakdown import by_class
 
-        asked = self.workload.classes
-        place = self.workload.trace(self.seed).priority if asked else None
-        return () if place is None else by_class(self.requests, place, asked, self.limits)
+        classes = self.workload.classes
+        place = self.workload.trace(self.seed).priority if classes else None
+        return () if place is None else by_class(self.requests, place, classes, self.limits)
 
     @property
     def attained(self) -> tuple[Attained, ...]:
@@ -146,7 +146,11 @@ class SimulatedRun(InNotebooks):
             "marks": list(self.marks),
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
             **({} if self.fleet is None else {"fleet": self.fleet.to_json()}),
-            **({"attained": [one.to_json() for one in self.attained]} if self.limits else {}),
+            **(
+                {"attained": [attainment.to_json() for attainment in self.attained]}
+                if self.limits
+                else {}
+            ),
             **({} if self.equal_lengths is None else {"equal_lengths": asdict(self.equal_lengths)}),
             **(
                 {"classes": [class_result.to_json() for class_result in self.classes]}

@@ -257,7 +257,7 @@ def _pooled_turns(parts: Sequence[Requests], order: NDArray[np.int64]) -> Turns 
     counts = [int(turn.session.max(initial=-1)) + 1 for turn in turns]
     before = np.cumsum([0, *counts])
     session = np.concatenate(
-        [each.session + begin for each, begin in zip(turns, before, strict=False)]
+        [turn.session + begin for turn, begin in zip(turns, before, strict=False)]
     )
     first, alone = (
         np.concatenate([getattr(turn, name) for turn in turns]) for name in ("first", "alone_ns")

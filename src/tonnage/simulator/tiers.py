@@ -63,17 +63,17 @@ def resolved_tiers(
         if asked.usual and not starts_offloading(rules, engine):
             return PLAIN, ()
     share = deployment.parallelism.gpus / gpus_per_system
-    known: dict[str, SystemTier] = {memory.kind: memory for memory in memories}
+    by_kind: dict[str, SystemTier] = {memory.kind: memory for memory in memories}
     asked_tiers = []
     for tier in asked.tiers or tuple(AskedTier(name=kind) for kind in rules.tiers):
-        memory = known.get(tier.name)
+        memory = by_kind.get(tier.name)
         if tier.whole:
             asked_tiers.append(replace(tier, latency_s=tier.latency_s or 0.0))
         elif memory is None or (tier.size is None and memory.gb is None):
             if not asked.usual:
-                said = "no size" if memory is not None else "nothing"
+                lacking = "no size" if memory is not None else "nothing"
                 raise InputError(
-                    f"{option('kv_tiers')}: the catalog says {said} of the {tier.name} of"
+                    f"{option('kv_tiers')}: the catalog says {lacking} of the {tier.name} of"
                     f" {deployment.gpu.name}'s systems; write such as {tier.name}=4TB@50GB/s"
                 )
         else:
@@ -107,17 +107,17 @@ def tiers_of(
     from tonnage.perf.memory import kv_bytes_per_token
 
     rules, tiers = resolved_tiers(asked, deployment, memories, gpus_per_system)
-    moved = kept = memory.kv_bytes_per_token * block_tokens * deployment.parallelism.gpus
+    moved = block_bytes = memory.kv_bytes_per_token * block_tokens * deployment.parallelism.gpus
     if rules.once:
         whole = (
             kv_bytes_per_token(replace(deployment, parallelism=Parallelism(tp=1)))
             * deployment.parallelism.dp
         )
-        kept = min(moved, whole * block_tokens)
-    found, above = [], memory.tokens // block_tokens if rules.copies else 0
+        block_bytes = min(moved, whole * block_tokens)
+    sized_tiers, above = [], memory.tokens // block_tokens if rules.copies else 0
     for tier in tiers:
-        blocks = int((tier.size or 0) // kept)
-        found.append(
+        blocks = int((tier.size or 0) // block_bytes)
+        sized_tiers.append(
             Tier(
                 blocks=max(blocks - above, 0),
                 block_ps=-int(-moved * PS_PER_S // (tier.speed or 1)),
@@ -126,4 +126,4 @@ def tiers_of(
             )
         )
         above = max(above, blocks) if rules.copies else 0
-    return tuple(found)
+    return tuple(sized_tiers)

@@ -43,8 +43,8 @@ class _Places:
     def update(self, running: list[int]) -> None:
         inside = set(running)
         self.of = {number: slot for number, slot in self.of.items() if number in inside}
-        taken = set(self.of.values())
-        free = (slot for slot in range(len(running) + len(taken) + 1) if slot not in taken)
+        occupied = set(self.of.values())
+        free = (slot for slot in range(len(running) + len(occupied) + 1) if slot not in occupied)
         for number in running:
             if number not in self.of:
                 self.of[number] = next(free)
@@ -82,7 +82,7 @@ class _Recorded(Engine):
         return TimelineStep(
             start=self.time / PS_PER_S,
             duration=(self.ends - self.time) / PS_PER_S,
-            held=tuple(sorted(held_slots, key=lambda one: one.slot)),
+            held=tuple(sorted(held_slots, key=lambda occupant: occupant.slot)),
             queued=len(batcher.waiting),
             kv_used=1 - batcher.free / batcher.kv_blocks if batcher.kv_blocks else 0.0,
             bound=self.bound(sum(work.values()), held_slots),
@@ -93,7 +93,10 @@ class _Recorded(Engine):
         that was cut or left out.
         """
         batcher = self.batcher
-        cut = any(one.state == WAITING for one in held) or tokens >= batcher.knobs.max_num_tokens
+        cut = (
+            any(occupant.state == WAITING for occupant in held)
+            or tokens >= batcher.knobs.max_num_tokens
+        )
         if not batcher.waiting:
             return TOKENS if cut else NOTHING
         if len(batcher.running) >= batcher.slots:
@@ -132,9 +135,9 @@ def simulate_timeline(
     )
     clients.append(Clients(trace, engine.submit))
     engine.advance()
-    left = len(engine.steps) - len(engine.kept)
+    remaining = len(engine.steps) - len(engine.kept)
     return engine.requests(), Timeline(
-        steps=tuple(engine.kept), slots=engine.batcher.slots, unit="s", left=left
+        steps=tuple(engine.kept), slots=engine.batcher.slots, unit="s", left=remaining
     )
 
 
@@ -142,7 +145,7 @@ def lesson_timeline(result: LessonResult) -> Timeline:
     """The lesson's steps; it numbers no requests, so that a request is the number of its slot's
     stays.
     """
-    kept: list[TimelineStep] = []
+    steps: list[TimelineStep] = []
     before = "." * len(result.steps[0].slots) if result.steps else ""
     stays = [0] * len(before)
     count = 0
@@ -163,7 +166,7 @@ def lesson_timeline(result: LessonResult) -> Timeline:
                 )
         before = step.slots
         bound = SLOTS if step.queued else NOTHING
-        kept.append(
+        steps.append(
             TimelineStep(
                 start=step.start,
                 duration=step.duration,
@@ -173,7 +176,7 @@ def lesson_timeline(result: LessonResult) -> Timeline:
                 bound=bound,
             )
         )
-    end = kept[-1].start + kept[-1].duration if kept else 0.0
+    end = steps[-1].start + steps[-1].duration if steps else 0.0
     return Timeline(
-        steps=tuple(kept), slots=len(before), unit="ticks", left=int(end < result.ticks)
+        steps=tuple(steps), slots=len(before), unit="ticks", left=int(end < result.ticks)
     )

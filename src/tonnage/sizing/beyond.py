@@ -118,13 +118,15 @@ def _hardware(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
     """
     gpu, rows = deployment.gpu, shipped_ranges()
     bits = fitted_bits(gpu.executes(deployment.precision))
-    own = rows.gpus.get(gpu.name, {})
-    if not regime.known_gpu and own.get(bits, 0) < FEWEST:
+    gpu_rows = rows.gpus.get(gpu.name, {})
+    if not regime.known_gpu and gpu_rows.get(bits, 0) < FEWEST:
         near = nearest_gpu(
-            gpu, (name for name, known in rows.gpus.items() if known.get(bits, 0) >= FEWEST)
+            gpu, (name for name, counts in rows.gpus.items() if counts.get(bits, 0) >= FEWEST)
         )
-        width = int(bits) if max(own.values(), default=0) >= FEWEST else None
-        yield Unmeasured(code="gpu", name=gpu.name, bits=width, rows=own.get(bits, 0), nearest=near)
+        width = int(bits) if max(gpu_rows.values(), default=0) >= FEWEST else None
+        yield Unmeasured(
+            code="gpu", name=gpu.name, bits=width, rows=gpu_rows.get(bits, 0), nearest=near
+        )
         return
     generation = rows.generation(deployment)
     of_engine = rows.by_gpu(generation)
@@ -170,9 +172,9 @@ def _out_of_range(
     whole = question.isl.mean + question.osl.mean
     if not lengths and whole > LONGER * rows.context:
         yield OutOfRange(code="context", value=whole, most=rows.context)
-    held = _in_flight(chosen) / deployment.parallelism.dp
-    if held > LONGER * rows.in_flight:
-        yield OutOfRange(code="in-flight", value=held, most=rows.in_flight)
+    in_flight = _in_flight(chosen) / deployment.parallelism.dp
+    if in_flight > LONGER * rows.in_flight:
+        yield OutOfRange(code="in-flight", value=in_flight, most=rows.in_flight)
     if deployment.parallelism.gpus > LONGER * rows.gpus:
         yield OutOfRange(code="gpus", value=deployment.parallelism.gpus, most=rows.gpus)
 
@@ -183,13 +185,13 @@ def _length(
     """The mean where it is beyond, or else the longest of twenty where they are."""
     import numpy as np
 
-    least, most = measured
-    if not SHORTER * least <= asked.mean <= LONGER * most:
-        yield OutOfRange(code=code, value=asked.mean, least=least, most=most)
+    least, greatest = measured
+    if not SHORTER * least <= asked.mean <= LONGER * greatest:
+        yield OutOfRange(code=code, value=asked.mean, least=least, most=greatest)
     elif asked.kind != "fixed":
         longest = float(np.percentile(asked.draw(DRAWN, np.random.default_rng(0)), TAIL))
-        if longest > LONGER * most:
-            yield OutOfRange(code=code, value=longest, least=least, most=most, tail=True)
+        if longest > LONGER * greatest:
+            yield OutOfRange(code=code, value=longest, least=least, most=greatest, tail=True)
 
 
 def _in_flight(chosen: Candidate) -> float:

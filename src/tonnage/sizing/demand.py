@@ -93,11 +93,11 @@ def demand_of(
         "calls_per_year": calls_per_year,
         "requests": requests,
     }
-    given = _given(sources, profile, trace)
+    flags = _given(sources, profile, trace)
     if requests is not None or within_s is not None:
         return _offline(requests, within_s, percentile, factor, trace)
     if trace is not None:
-        return _from_trace(trace, given, percentile, factor)
+        return _from_trace(trace, flags, percentile, factor)
     if users is not None:
         day = _Day(
             users=users, per_user=requests_per_user_day or 0, hours=working_hours, days=working_days
@@ -110,10 +110,10 @@ def demand_of(
     mean = source.requests_per_second or 1.0
     if hours is None:
         return _from_mean(mean, percentile, factor, source)
-    scale = mean * len(hours) / math.fsum(hours) if given else 1.0
+    scale = mean * len(hours) / math.fsum(hours) if flags else 1.0
     of = (
         replace(source, profile_hours=len(hours))
-        if given
+        if flags
         else DemandSource(kind="profile", profile_hours=len(hours))
     )
     return _from_hours([h * scale for h in hours], of, percentile, factor)
@@ -134,16 +134,16 @@ def _given(
     """The forms in which a number of requests was given; one, next to a profile or a trace that say
     when they come.
     """
-    given = [option(name) for name, value in sources.items() if value is not None]
-    if len(given) > 1 or not (given or profile is not None or trace is not None):
-        raise _count_error(given)
+    flags = [option(name) for name, value in sources.items() if value is not None]
+    if len(flags) > 1 or not (flags or profile is not None or trace is not None):
+        raise _count_error(flags)
     timed = {"trace": trace, "users": sources["users"], "requests": sources["requests"]}
-    other = next((option(name) for name, value in timed.items() if value is not None), None)
-    if profile is not None and other is not None:
+    timed_flag = next((option(name) for name, value in timed.items() if value is not None), None)
+    if profile is not None and timed_flag is not None:
         raise InputError(
-            f"{option('profile')} and {other}: each says when requests come; give one of them"
+            f"{option('profile')} and {timed_flag}: each says when requests come; give one of them"
         )
-    return given
+    return flags
 
 
 def _from_peak(
@@ -209,12 +209,16 @@ def _mean(mean_rps: float | None, calls: float | None, per_call: float | None) -
     if calls is None:
         mean = 1.0 if mean_rps is None else _positive(mean_rps, option("mean_rps"))
         return DemandSource(kind="mean", requests_per_second=mean)
-    each = 1.0 if per_call is None else _amount(per_call, option("requests_per_call"))
+    requests_per_call = 1.0 if per_call is None else _amount(per_call, option("requests_per_call"))
     mean = _positive(
-        _amount(calls, option("calls_per_year")) * each / SECONDS_PER_YEAR, option("calls_per_year")
+        _amount(calls, option("calls_per_year")) * requests_per_call / SECONDS_PER_YEAR,
+        option("calls_per_year"),
     )
     return DemandSource(
-        kind="calls", requests_per_second=mean, calls_per_year=calls, requests_per_call=each
+        kind="calls",
+        requests_per_second=mean,
+        calls_per_year=calls,
+        requests_per_call=requests_per_call,
     )
 
 
@@ -362,8 +366,8 @@ def _from_trace(
     """A trace's own mean; its bursts come with it, so neither a percentile nor a factor is
     added.
     """
-    others = [name for name in given if name != option("mean_rps")]
-    others += [
+    conflicts = [name for name in given if name != option("mean_rps")]
+    conflicts += [
         name
         for name, value in (
             (option("peak_percentile"), percentile),
@@ -371,9 +375,9 @@ def _from_trace(
         )
         if value is not None
     ]
-    if others:
+    if conflicts:
         raise InputError(
-            f"{option('trace')} and {others[0]}: a trace brings its own peaks; "
+            f"{option('trace')} and {conflicts[0]}: a trace brings its own peaks; "
             f"give at most {option('mean_rps')} with it, to which it is stretched"
         )
     mean, cv, peak = trace.mean_rps, trace.cv, trace.peak_second
@@ -499,11 +503,11 @@ def poisson_peak(mean: float, percentile: float) -> int:
     mode = math.floor(mean)
     below = _weights_below(mean, mode)
     above = _weights_above(mean, mode)
-    wanted = percentile / 100 * (math.fsum(below) + 1.0 + math.fsum(above))
+    target = percentile / 100 * (math.fsum(below) + 1.0 + math.fsum(above))
     count, reached = mode - len(below), 0.0
     for weight in [*reversed(below), 1.0, *above]:
         reached += weight
-        if reached >= wanted:
+        if reached >= target:
             return count
         count += 1
     return count

@@ -52,16 +52,20 @@ def estimates(question: Question, runs: Runs) -> tuple[Estimate, ...]:
     question.check()
     if question.offline or question.load == "closed":
         return ()
-    ready = [one for one in poolable(question, prepare(question, runs)) if isinstance(one, Ready)]
-    found: dict[str, Estimate] = {}
+    ready = [
+        candidate
+        for candidate in poolable(question, prepare(question, runs))
+        if isinstance(candidate, Ready)
+    ]
+    best_by_gpu: dict[str, Estimate] = {}
     for contender in contenders_of(question, ready, runs):
         estimate = _estimate(contender)
         gpu = estimate.deployment.gpu
         if estimate.requests_per_second > 0 and (
-            gpu not in found or _key(estimate) < _key(found[gpu])
+            gpu not in best_by_gpu or _key(estimate) < _key(best_by_gpu[gpu])
         ):
-            found[gpu] = estimate
-    return tuple(sorted(found.values(), key=_key))
+            best_by_gpu[gpu] = estimate
+    return tuple(sorted(best_by_gpu.values(), key=_key))
 
 
 def _key(one: Estimate) -> tuple[float, ...]:

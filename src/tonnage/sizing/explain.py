@@ -124,14 +124,14 @@ def step_terms(
 
     columns = steps.T.astype(float)
     guesses = 0 if drafting is None else drafting.tokens
-    own = columns[PREFILL_TOKENS] + (guesses + 1) * columns[DECODE_SEQUENCES]
+    rank_tokens = columns[PREFILL_TOKENS] + (guesses + 1) * columns[DECODE_SEQUENCES]
     contents = Steps(
         prefill_tokens=columns[PREFILL_TOKENS],
         prefill_sequences=columns[PREFILL_SEQUENCES],
         decode_sequences=columns[DECODE_SEQUENCES],
         attention_pairs_2=columns[PAIRS_2],
         context_tokens=columns[CONTEXT_TOKENS],
-        share=columns[ALL_TOKENS] / (ranks * own) if ranks > 1 else 1.0,
+        share=columns[ALL_TOKENS] / (ranks * rank_tokens) if ranks > 1 else 1.0,
     )
     return parts(c, contents, drafting)
 
@@ -141,12 +141,12 @@ def _limits(best: Sized) -> tuple[LimitUse, ...]:
     limit_uses = []
     for limit in best.contender.question.limits:
         value = statistic_s(summary, limit)
-        known = not math.isnan(value)
+        defined = not math.isnan(value)
         limit_uses.append(
             LimitUse(
                 limit=limit_of(limit),
-                value_ms=1e3 * value if known else None,
-                used=value / limit.seconds if known else None,
+                value_ms=1e3 * value if defined else None,
+                used=value / limit.seconds if defined else None,
             )
         )
     return tuple(limit_uses)
@@ -179,7 +179,7 @@ def load_curve(best: Sized) -> tuple[CurvePoint, ...]:
     loads = {
         rate: mark
         for rate, mark in loads.items()
-        if all(abs(rate / other - 1) > APART for other in (capacity.rate, peak))
+        if all(abs(rate / marked - 1) > APART for marked in (capacity.rate, peak))
     }
     loads |= {capacity.rate: "limit", peak: "peak"}
     return tuple(_point(best, rate, mark, saturation) for rate, mark in sorted(loads.items()))
@@ -302,8 +302,8 @@ def _tiers(best: Sized) -> tuple[HeldTier, ...]:
     whole = contender.needed(best.slowdown, care=best.care)
     checked = min(1.0, best.rate / whole[1].rate) if isinstance(whole, tuple) else 1.0
     held_tiers = []
-    for kept, held_tier in enumerate((cache, *below[:-1])):
-        fewer = KvTiers(tiers=tiers[:kept], offloader=rules.name) if kept else OFF
+    for count, held_tier in enumerate((cache, *below[:-1])):
+        fewer = KvTiers(tiers=tiers[:count], offloader=rules.name) if count else OFF
         needed = with_tiers(contender, fewer).needed(best.slowdown, care=best.care)
         rate = checked * needed[1].rate if isinstance(needed, tuple) else None
         systems = None if rate is None else contender.layout.carrying(contender.load, rate).systems

@@ -185,23 +185,26 @@ def _asked_for(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -> l
     """The points of the model and lengths asked for; where none are requested there must be one of
     each.
     """
-    asked = (question.model and _model_name(question.model), question.isl, question.osl)
+    requested_key = (question.model and _model_name(question.model), question.isl, question.osl)
     names = {p.model: _model_name(p.model) for p in points}
     keys = [(names[p.model], p.isl, p.osl) for p in points]
-    found = {
-        key for key in keys if all(a is None or a == k for a, k in zip(asked, key, strict=True))
+    matching = {
+        key
+        for key in keys
+        if all(a is None or a == k for a, k in zip(requested_key, key, strict=True))
     }
-    if not found:
+    if not matching:
         raise InputError(
-            f"{question.data}: has no point of {_workload(*asked)}; it has {_listed(set(keys))}"
+            f"{question.data}: has no point of {_workload(*requested_key)}; it has"
+            f" {_listed(set(keys))}"
         )
-    if len(found) > 1:
+    if len(matching) > 1:
         raise InputError(
             f"{question.data}: measures more than one workload; choose with {option('model')},"
-            f" {option('isl')} and {option('osl')} from {_listed(found)}"
+            f" {option('isl')} and {option('osl')} from {_listed(matching)}"
         )
-    (wanted,) = found
-    return [point for point, key in zip(points, keys, strict=True) if key == wanted]
+    (workload_key,) = matching
+    return [point for point, key in zip(points, keys, strict=True) if key == workload_key]
 
 
 def _workload(model: str | None, isl: int | None, osl: int | None) -> str:
@@ -217,7 +220,9 @@ def _curves(points: list[MeasuredPoint], question: MeasuredQuestion) -> list[Cur
     """The deployments that may be chosen, in the order of the file."""
     gpus = question.gpus and {_gpu_name(name) for name in question.gpus}
     precisions = question.precisions and {name.lower() for name in question.precisions}
-    presets = question.engines and {name for asked in question.engines for name in _presets(asked)}
+    presets = question.engines and {
+        name for engine in question.engines for name in _presets(engine)
+    }
     groups: dict[tuple[str, str, int, int, str], list[MeasuredPoint]] = {}
     for p in points:
         gpu = _gpu_name(p.gpu)

@@ -122,12 +122,13 @@ class Mixture:
         whole = math.fsum(case.rate for case in self.cases)
         prompts = (
             math.fsum(
-                case.rate * one.isl.mean for case, one in zip(self.cases, traffics, strict=True)
+                case.rate * candidate.isl.mean
+                for case, candidate in zip(self.cases, traffics, strict=True)
             )
             / whole
         )
-        slowest = max(traffics, key=lambda one: one.step_factor)
-        longest = max(traffics, key=lambda one: one.isl.longest + one.osl.longest)
+        slowest = max(traffics, key=lambda candidate: candidate.step_factor)
+        longest = max(traffics, key=lambda candidate: candidate.isl.longest + candidate.osl.longest)
         mean = replace(
             longest.isl, kind="fixed", mean=prompts, std=0.0, bins=(), plus=0.0, written=""
         )
@@ -263,14 +264,14 @@ class MixtureRun:
         """
         import numpy as np
 
-        own = int(np.maximum(self.record.osl[self.owners == place] - 1, 0).sum())
+        case_gaps = int(np.maximum(self.record.osl[self.owners == place] - 1, 0).sum())
         counted = int(self.record.gaps.sum())
-        if not own or not counted:
+        if not case_gaps or not counted:
             return Latencies()
         bounds = {}
         for p in (50, 90, 95, 99):
-            most = min(1.0, (1 - p / 100) * own / counted)
-            bounds[f"p{p}"] = gap_percentile_ns(self.record.gaps, 100 * (1 - most)) / 1e6
+            share = min(1.0, (1 - p / 100) * case_gaps / counted)
+            bounds[f"p{p}"] = gap_percentile_ns(self.record.gaps, 100 * (1 - share)) / 1e6
         return Latencies(mean=mean, **bounds)
 
     @cached_property
@@ -285,11 +286,11 @@ class MixtureRun:
         limit: Limit = self.mixture.cases[place].asked[which]
         tighter = limit if self.mixture.as_predicted else self.mixture.parts[place].slo[which]
         value = self._summaries[place].limit_s(limit) * 1e3 * limit.seconds / tighter.seconds
-        known = None if math.isnan(value) else value
+        value_ms = None if math.isnan(value) else value
         return LimitUse(
             limit=limit_of(limit),
-            value_ms=known,
-            used=None if known is None else known / 1e3 / limit.seconds,
+            value_ms=value_ms,
+            used=None if value_ms is None else value_ms / 1e3 / limit.seconds,
         )
 
     @cached_property
@@ -309,7 +310,7 @@ class MixtureRun:
         ]
         if not over:
             return None
-        _, name, use = max(over, key=lambda each: each[0] or 0.0)
+        _, name, use = max(over, key=lambda excess: excess[0] or 0.0)
         return name, Breach(limit=use.limit, value_ms=use.value_ms)
 
     @property

@@ -148,8 +148,8 @@ def _notes(
         started = (
             ("host",) if tiers and starts_offloading(rules, find_engine(deployment.engine)) else ()
         )
-        if left := tuple(tier.name for tier in tiers if tier.name not in started):
-            yield TiersNotStarted(offloader=rules.name, tiers=left)
+        if unstarted := tuple(tier.name for tier in tiers if tier.name not in started):
+            yield TiersNotStarted(offloader=rules.name, tiers=unstarted)
     if question.offline:
         yield QueuedFromStart()
     elif not question.slo:
@@ -170,14 +170,14 @@ def _front_ends(best: Sized) -> Iterator[FrontEnds]:
     of_request = instance.front_end_busy(1.0)
     if best.contender.question.offline or of_request <= 0:
         return
-    most = 1.0 / (of_request * knobs.front_ends)
+    max_rate = 1.0 / (of_request * knobs.front_ends)
     if knobs.front_ends > 1 or instance.front_end_busy(rate, steps_per_s) > FRONT_END_ENDS:
         launch = find_engine(instance.deployment.engine).launch
         setting = "" if launch is None else launch.flag("front_ends") or ""
         yield FrontEnds(
             front_ends=knobs.front_ends,
             setting=setting,
-            requests_per_second_of_one=most,
+            requests_per_second_of_one=max_rate,
             requests_per_second=rate,
         )
 
@@ -247,7 +247,7 @@ def warnings(best: Sized, swings: Sensitivity | None) -> tuple[Warning, ...]:
     on lengths.
     """
     question = best.contender.question
-    each = (
+    checks = (
         _nvlink(best),
         _pcie(best),
         _cache(best),
@@ -256,7 +256,7 @@ def warnings(best: Sized, swings: Sensitivity | None) -> tuple[Warning, ...]:
         _bursty(question),
         _smaller(question),
     )
-    return tuple(warned for warned in each if warned is not None)
+    return tuple(warned for warned in checks if warned is not None)
 
 
 def link_share(instance: Instance) -> float:
@@ -332,15 +332,15 @@ def length_to_shorten(found: Sensitivity | None, gpus: int) -> LengthToShorten |
     if found is None or not {"isl", "osl"} <= set(swings):
         return None
     saved = {name: found.systems_exact - _exactly(swings[name], found, gpus) for name in LENGTHS}
-    which, other = sorted(LENGTHS, key=lambda name: -saved[name])
+    which, second = sorted(LENGTHS, key=lambda name: -saved[name])
     fewer = gpus - swings[which].gpus
     if (
         fewer <= 0
         or saved[which] < LEAST_SAVED * found.systems_exact
-        or saved[which] < MORE_SAVED * saved[other]
+        or saved[which] < MORE_SAVED * saved[second]
     ):
         return None
-    least = max(saved[other], 0.0)
+    least = max(saved[second], 0.0)
     ratio = saved[which] / max(least, 0.01 * found.systems_exact)
     return LengthToShorten(
         value=ratio,
@@ -402,26 +402,26 @@ def _smaller(question: Question) -> SmallerModel | None:
     if quality_score is None:
         return None
     longest = question.isl.mean + question.osl.mean
-    found = [
-        (other, score)
-        for other in models()
-        if (score := find_score(other.name)) is not None
+    alternatives = [
+        (candidate, score)
+        for candidate in models()
+        if (score := find_score(candidate.name)) is not None
         and score.score >= quality_score.score
         and _asked_alike(score, quality_score)
-        and other.parameters * SMALLER <= model.parameters
-        and other.active_parameters <= model.active_parameters
-        and longest <= other.max_context
+        and candidate.parameters * SMALLER <= model.parameters
+        and candidate.active_parameters <= model.active_parameters
+        and longest <= candidate.max_context
     ]
-    if not found:
+    if not alternatives:
         return None
-    other, score = min(found, key=lambda pair: pair[0].parameters)
+    smaller, score = min(alternatives, key=lambda pair: pair[0].parameters)
     return SmallerModel(
-        value=model.parameters / other.parameters,
+        value=model.parameters / smaller.parameters,
         model=model.name,
         parameters=model.parameters,
         score=quality_score.score,
-        other=other.name,
-        other_parameters=other.parameters,
+        other=smaller.name,
+        other_parameters=smaller.parameters,
         other_score=score.score,
         benchmark=score.benchmark,
         setting=score.setting,

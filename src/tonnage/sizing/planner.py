@@ -117,12 +117,12 @@ def _candidates(
     """What the plan says of deployments that meet the limits, the choice first."""
     if not found:
         return ()
-    made = dict(
+    candidates_by_place = dict(
         parallel(
             lambda place: candidate(found[place], chosen=place == 0), range(len(found)), workers
         )
     )
-    return tuple(made[place] for place in range(len(found)))
+    return tuple(candidates_by_place[place] for place in range(len(found)))
 
 
 Parts = dict[str, Callable[[], Any]]
@@ -162,12 +162,12 @@ def _parts(search: Search, best: Sized) -> Parts:
 
 def _made(parts: Parts, steps: Steps, workers: int | None) -> dict[str, Any]:
     """The parts, side by side, each told when it is done."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     steps.expect(len(parts))
     for name, value in parallel(lambda name: parts[name](), list(parts), workers):
-        found[name] = value
+        values[name] = value
         steps.done(NAMES[name])
-    return found
+    return values
 
 
 NAMES = {

@@ -175,11 +175,11 @@ def _seconds(deployment: Deployment) -> Work:
 
 def _run_seconds(c: NDArray[np.float64], batch: int, budget: int) -> float:
     """All prompts in steps of at most ``budget`` tokens, then all outputs together."""
-    together, left, seconds = max(1, budget // ISL), batch, 0.0
-    while left > 0:
-        n = min(together, left)
+    together, remaining, seconds = max(1, budget // ISL), batch, 0.0
+    while remaining > 0:
+        n = min(together, remaining)
         seconds += step_seconds(c, n * ISL, n, 0, n * ISL * ISL, 0)
-        left -= n
+        remaining -= n
     return float(
         seconds + sum(step_seconds(c, 0, 0, batch, 0, batch * (ISL + i)) for i in range(1, OSL))
     )

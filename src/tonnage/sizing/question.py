@@ -158,8 +158,8 @@ class Sharing:
         """
         block = own
         if self.recorded is not None:
-            most = self.recorded.block_tokens or RECORDED_SESSIONS
-            while 2 * block <= most:
+            longest = self.recorded.block_tokens or RECORDED_SESSIONS
+            while 2 * block <= longest:
                 block *= 2
             return block
         while (
@@ -211,10 +211,10 @@ def _of_sessions(asked: Sessions, new: Lengths, osl: Lengths) -> AtBest:
     if asked.single and asked.prefix_share == 1:
         longer = replace(new.longer(asked.prefix_tokens), written="")
         return AtBest(isl=longer, computed=new.mean, common=common)
-    streams = [np.random.default_rng(one) for one in np.random.SeedSequence(0).spawn(7)]
+    streams = [np.random.default_rng(stem) for stem in np.random.SeedSequence(0).spawn(7)]
     drawn = draw(asked, SAMPLED, new, osl, streams)
     first = drawn.pause_ps < 0
-    found = np.where(
+    cached = np.where(
         first,
         np.where(drawn.prefix >= 0, asked.prefix_tokens, 0),
         np.roll(drawn.isl + drawn.osl, 1),
@@ -226,7 +226,7 @@ def _of_sessions(asked: Sessions, new: Lengths, osl: Lengths) -> AtBest:
         kind="histogram", mean=float(drawn.isl.mean()), std=float(drawn.isl.std()), bins=bins
     )
     return AtBest(
-        isl=isl, computed=float((drawn.isl - found).mean()), common=common if asked.single else 0.0
+        isl=isl, computed=float((drawn.isl - cached).mean()), common=common if asked.single else 0.0
     )
 
 
@@ -260,15 +260,15 @@ def _of_recording(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> 
 def found_tokens(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> float:
     """Prompt tokens of a recording that a cache without end would find, in all."""
     tree: dict[tuple[int, int], int] = {}
-    found = 0.0
+    total = 0.0
     for ids, tokens in zip(blocks, isl, strict=True):
-        prefix, known = -1, 0
-        for place, one in enumerate(ids):
-            if (prefix, one) in tree and known == place:
-                known += 1
-            prefix = tree.setdefault((prefix, one), len(tree))
-        found += tokens * known / max(len(ids), 1)
-    return found
+        prefix, matched = -1, 0
+        for place, identifier in enumerate(ids):
+            if (prefix, identifier) in tree and matched == place:
+                matched += 1
+            prefix = tree.setdefault((prefix, identifier), len(tree))
+        total += tokens * matched / max(len(ids), 1)
+    return total
 
 
 Load = Literal["open", "closed"]
@@ -444,13 +444,13 @@ class Question:
         """The knobs that the asker did not set; of two pools none is searched."""
         if self.pools is not None:
             return ()
-        given = {
+        fixed = {
             "tokens": bool(self.max_num_tokens),
             "batch": bool(self.max_batch_sizes),
             "chunk": self.chunked_prefill is not None,
             "front_ends": self.front_ends is not None,
         }
-        return tuple(move for move in MOVES if not given[move])
+        return tuple(move for move in MOVES if not fixed[move])
 
     @property
     def offline(self) -> bool:

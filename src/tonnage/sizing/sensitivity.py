@@ -68,20 +68,20 @@ def sensitivity(search: Search, best: Sized) -> Sensitivity:
         ["isl", "osl", "rate", "step_time"] if question.recording is None else ["rate", "step_time"]
     )
     moves = [(name, sign * CHANGE) for name in inputs for sign in (-1, 1)]
-    asked = {
+    questions = {
         f"{name} {change:+.0%}": (changed_question(question, name, change), change)
         for name, change in moves
     }
     spreads = other_spreads(question)
-    asked |= {name: (other, 0.0) for name, other in spreads.items()}
-    search.steps.expect(len(asked))
+    questions |= {name: (spread_question, 0.0) for name, spread_question in spreads.items()}
+    search.steps.expect(len(questions))
     changed, care = {}, _care(best)
-    for name, found in parallel(
-        lambda name: _changed(search, best, *asked[name], SURE if name in spreads else care),
-        list(asked),
+    for name, answer in parallel(
+        lambda name: _changed(search, best, *questions[name], SURE if name in spreads else care),
+        list(questions),
         search.workers,
     ):
-        changed[name] = found
+        changed[name] = answer
         search.steps.done(name)
     swings = [
         Swing(
@@ -96,8 +96,13 @@ def sensitivity(search: Search, best: Sized) -> Sensitivity:
         swings=tuple(swings),
         relaxed=cheapest_relaxed(search, best),
         spreads=tuple(
-            OtherSpread(spread=name, isl=str(other.isl), osl=str(other.osl), answer=changed[name])
-            for name, other in spreads.items()
+            OtherSpread(
+                spread=name,
+                isl=str(spread_question.isl),
+                osl=str(spread_question.osl),
+                answer=changed[name],
+            )
+            for name, spread_question in spreads.items()
         ),
     )
 
@@ -127,21 +132,21 @@ def other_spreads(question: Question) -> dict[str, Question]:
         if not note.recorded or isinstance(spread, float)
     }
     return {
-        name: other
+        name: variant
         for name, spread in spreads.items()
-        if (other := _with_spread(question, note, spread)) is not None
+        if (variant := _with_spread(question, note, spread)) is not None
     }
 
 
 def _with_spread(question: Question, note: LengthsVary, spread: Spread) -> Question | None:
     """The question with that spread; None where its longest request is beyond the context."""
-    made: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for which in note.which:
         lengths: Lengths = getattr(question, which)
-        made[which] = with_spread(lengths.at_mean(), which, spread, lengths.plus)
-    other = replace(question, **made)
-    longest = other.isl.longest + other.osl.longest
-    return other if longest <= question.model.max_context else None
+        changes[which] = with_spread(lengths.at_mean(), which, spread, lengths.plus)
+    variant = replace(question, **changes)
+    longest = variant.isl.longest + variant.osl.longest
+    return variant if longest <= question.model.max_context else None
 
 
 def changed_question(question: Question, name: Input, change: float) -> Question:
@@ -181,7 +186,7 @@ def again(
     leaves a doubt about their number, or it differs much from that of ``best``, the longest count
     them, and search again where that deployment does not hold.
     """
-    asked, first = (
+    plain_question, first = (
         replace(question, have=(), growth_per_month=None),
         None if best is None else best.ready.trial.identity,
     )
@@ -192,11 +197,11 @@ def again(
     seeds = (
         ()
         if best is None or question.pools != search.question.pools
-        else _with_its_knobs(search, asked, best)
+        else _with_its_knobs(search, plain_question, best)
     )
     another = replace(
         search,
-        question=asked,
+        question=plain_question,
         steps=Steps(),
         workers=1,
         rows=False,
@@ -213,7 +218,7 @@ def again(
     ):
         counted = replace(
             another,
-            question=replace(asked, tune=False),
+            question=replace(plain_question, tune=False),
             care=SURE,
             seeds=(answer.best.ready,),
             only=True,
@@ -264,14 +269,14 @@ def _changed(search: Search, best: Sized, question: Question, change: float, car
     is.
     """
     answer = again(search, question, best, care=care)
-    other = answer.best
-    if other is None:
+    new_best = answer.best
+    if new_best is None:
         reason = answer.rejected[0].reason if answer.rejected else NothingMeetsLimits()
         return Changed(
             change=change, systems=None, systems_exact=None, deployment=None, reason=reason
         )
-    if best.level is not None and (other.level or 0.0) < best.level:
-        contender, slowdown = other.contender, other.contender.slowdown(best.level)
+    if best.level is not None and (new_best.level or 0.0) < best.level:
+        contender, slowdown = new_best.contender, new_best.contender.slowdown(best.level)
         unsure = NotSure(
             breach=contender.alone_at(slowdown),
             step_factor=slowdown.steps / contender.as_asked.steps,
@@ -281,10 +286,10 @@ def _changed(search: Search, best: Sized, question: Question, change: float, car
         )
     return Changed(
         change=change,
-        systems=other.systems + search.question.spare,
-        systems_exact=other.gpus_exact / other.ready.trial.system.gpus,
-        deployment=other.ready.trial.identity,
-        gpus=other.gpus,
+        systems=new_best.systems + search.question.spare,
+        systems_exact=new_best.gpus_exact / new_best.ready.trial.system.gpus,
+        deployment=new_best.ready.trial.identity,
+        gpus=new_best.gpus,
         reason=None,
     )
 
@@ -311,22 +316,23 @@ def cheapest_relaxed(search: Search, best: Sized) -> Relaxed | None:
     for factor in ROUNDED:
         seconds = rounded_up(factor * value)
         looser = replace(limit, seconds=seconds)
-        found = again(
+        relaxed = again(
             search,
             replace(
-                question, slo=tuple(looser if each == limit else each for each in question.slo)
+                question,
+                slo=tuple(looser if original == limit else original for original in question.slo),
             ),
             best,
         ).best
-        if found is not None and found.gpus < best.gpus:
-            systems = found.systems + question.spare
+        if relaxed is not None and relaxed.gpus < best.gpus:
+            systems = relaxed.systems + question.spare
             saved = best.systems + question.spare - systems
             return Relaxed(
                 limit=limit_of(limit),
                 to_ms=1e3 * seconds,
                 systems=systems,
                 saved=saved,
-                gpus=found.gpus,
+                gpus=relaxed.gpus,
             )
     return None
 
@@ -373,13 +379,13 @@ def narrowable(best: Sized) -> bool:
         precision.names_kv for precision in question.precisions
     ):
         return False
-    most = (
+    capacity = (
         best.ready.instance.memory.concurrent_requests(
             math.ceil(question.isl.mean), math.ceil(question.osl.mean)
         )
         * d.parallelism.dp
     )
-    return best.capacity.concurrency >= LEAST_FILLED * most
+    return best.capacity.concurrency >= LEAST_FILLED * capacity
 
 
 def narrow_cache(search: Search, best: Sized) -> NarrowCache | None:
@@ -430,8 +436,8 @@ def unreached(search: Search, best: Sized) -> Unreached | None:
     for level in (
         level for level in levels(question.confidence) if best.level is None or level > best.level
     ):
-        found = contender.settled(contender.slowdown(level))
-        if found is not None and found <= MOST_TIMES * best.systems:
+        settled = contender.settled(contender.slowdown(level))
+        if settled is not None and settled <= MOST_TIMES * best.systems:
             continue
         slowdown = contender.slowdown(level)
         alone = contender.alone_at(slowdown) if question.limits else None
@@ -447,16 +453,18 @@ def unreached(search: Search, best: Sized) -> Unreached | None:
 
 def _other(search: Search, best: Sized, level: float) -> OtherSystems | None:
     """What carries the load with that confidence instead."""
-    found = again(search, replace(search.question, confidence=level), best, care=_care(best)).best
+    alternative = again(
+        search, replace(search.question, confidence=level), best, care=_care(best)
+    ).best
     if (
-        found is None
-        or found.level != level
-        or found.ready.trial.deployment == best.ready.trial.deployment
+        alternative is None
+        or alternative.level != level
+        or alternative.ready.trial.deployment == best.ready.trial.deployment
     ):
         return None
-    trial, systems = found.ready.trial, found.systems + search.question.spare
+    trial, systems = alternative.ready.trial, alternative.systems + search.question.spare
     return OtherSystems(
-        deployment=trial.identity, system=trial.system.name, systems=systems, gpus=found.gpus
+        deployment=trial.identity, system=trial.system.name, systems=systems, gpus=alternative.gpus
     )
 
 
@@ -466,26 +474,26 @@ def _relaxed(search: Search, best: Sized, level: float) -> RelaxedLimit | None:
     """
     contender, question = best.contender, search.question
     binds = contender.alone_at(contender.slowdown(level)).limit
-    limit = next(each for each in question.limits if limit_of(each) == binds)
+    limit = next(candidate for candidate in question.limits if limit_of(candidate) == binds)
     looser = replace(
         limit,
         seconds=rounded_up(
             limit.seconds * contender.slowdown(level).of(limit) / best.slowdown.of(limit)
         ),
     )
-    asked = replace(
+    relaxed_question = replace(
         question,
         confidence=level,
-        slo=tuple(looser if each == limit else each for each in question.slo),
+        slo=tuple(looser if candidate == limit else candidate for candidate in question.slo),
     )
-    found = again(search, asked, best, care=_care(best)).best
-    if found is None or found.level != level:
+    alternative = again(search, relaxed_question, best, care=_care(best)).best
+    if alternative is None or alternative.level != level:
         return None
-    system, systems = found.ready.trial.system.name, found.systems + question.spare
+    system, systems = alternative.ready.trial.system.name, alternative.systems + question.spare
     return RelaxedLimit(
         limit=limit_of(limit),
         to_ms=1e3 * looser.seconds,
         system=system,
         systems=systems,
-        gpus=found.gpus,
+        gpus=alternative.gpus,
     )

@@ -114,19 +114,21 @@ def choose_settings(
     """
     services, order = settings_of(service), []
     best: ServiceAnswer | None = None
-    for place, one in sorted(enumerate(services), key=lambda pair: load(pair[1])):
-        least = math.floor(load(one)) + 1
-        most = best.servers if best is not None and best.servers else None
+    for place, candidate in sorted(enumerate(services), key=lambda pair: load(pair[1])):
+        least = math.floor(load(candidate)) + 1
+        bound = best.servers if best is not None and best.servers else None
         answer = None
-        if most is None or least <= most:
+        if bound is None or least <= bound:
             if progress is not None and len(services) > 1:
                 progress(f"settings {place + 1} of {len(services)}")
-            answer = size_service(one, requests=requests, seed=seed, progress=progress, most=most)
+            answer = size_service(
+                candidate, requests=requests, seed=seed, progress=progress, most=bound
+            )
         order.append(
             (
                 place,
                 Tried(
-                    service=one,
+                    service=candidate,
                     least=least,
                     servers=-1 if answer is None else answer.servers,
                     use=_use(answer),
@@ -208,16 +210,16 @@ def size_service(
             "traffic: give rates; clients of a closed loop wait for their answers, so that they fit"
             " any number of servers"
         )
-    seen: dict[int, tuple[Service, ServiceRun, tuple[Met, ...]]] = {}
+    results: dict[int, tuple[Service, ServiceRun, tuple[Met, ...]]] = {}
 
     def holds(servers: int) -> bool:
-        if servers not in seen:
+        if servers not in results:
             if progress is not None:
                 progress(f"{servers} servers")
             share = shared(service, servers)
             run = run_service(share, requests=requests, seed=seed)
-            seen[servers] = (share, run, limits_met(share, run))
-        return all(met.holds for met in seen[servers][2])
+            results[servers] = (share, run, limits_met(share, run))
+        return all(met.holds for met in results[servers][2])
 
     least = math.floor(load(service)) + 1
     low, high = least - 1, least
@@ -226,13 +228,13 @@ def size_service(
         if most is not None and low >= most:
             return None
         if low * service.gpus > MOST_SERVERS or _empty(service, seed, holds, low):
-            return _answer(seen, 0, low, least)
+            return _answer(results, 0, low, least)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
         if most is not None and low >= most:
             return None
-    return _answer(seen, high, high, least)
+    return _answer(results, high, high, least)
 
 
 def _empty(service: Service, seed: int, holds: Callable[[int], bool], servers: int) -> bool:

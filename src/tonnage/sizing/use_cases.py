@@ -70,22 +70,25 @@ def use_cases(
     """The use cases together and apart, and which is chosen, with ``reserve`` for failures. Raises
     InputError: repairers cannot keep up.
     """
-    names, plans = tuple(one.name for one in asked), tuple(one.plan for one in asked)
+    names, plans = (
+        tuple(use_case.name for use_case in asked),
+        tuple(use_case.plan for use_case in asked),
+    )
     if any(plan.choice is None for plan in plans):
-        case = next(one.name for one in asked if one.plan.choice is None)
+        case = next(use_case.name for use_case in asked if use_case.plan.choice is None)
         why = NotShared(code="no-deployment", case=case)
         return UseCases(
             names=names, plans=plans, separate=None, shared=None, not_shared=why, chosen=None
         )
     told("separate pools")
-    spare = max(one.question.spare for one in asked)
-    pools = [_alone(one) for one in asked]
+    spare = max(use_case.question.spare for use_case in asked)
+    pools = [_alone(use_case) for use_case in asked]
     separate = _arranged(pools, spare, reserve)
     more = max(
-        each.systems - bare.systems
-        for each, bare in zip(separate.systems, _arranged(pools, 0).systems, strict=True)
+        spared.systems - bare.systems
+        for spared, bare in zip(separate.systems, _arranged(pools, 0).systems, strict=True)
     )
-    most, priorities = (separate.gpus, more), tuple(case.priority for case in asked)
+    bounds, priorities = (separate.gpus, more), tuple(case.priority for case in asked)
     by_priority = len(set(priorities)) > 1
     job = next((case for case in asked if by_priority and case.question.offline), None)
     tried = Tried(asked=[case for case in asked if case is not job], job=job)
@@ -95,11 +98,11 @@ def use_cases(
             code="demand", case="" if job is None else job.name
         )
         if job is None:
-            first_come, not_first_come = _shared(tried, *most, told, by_priority=False)
+            first_come, not_first_come = _shared(tried, *bounds, told, by_priority=False)
             first_come = _with_standby(first_come, spare, reserve)
         compared = {"priorities": priorities, "first_come": first_come}
         compared |= {"not_first_come": not_first_come}
-    shared, why_not = _shared(tried, *most, told, by_priority=by_priority)
+    shared, why_not = _shared(tried, *bounds, told, by_priority=by_priority)
     if shared is not None and job is not None:
         compared["background"] = tried.filled[shared.pools[0].identity]
     shared = _with_standby(shared, spare, reserve)
@@ -109,12 +112,12 @@ def use_cases(
         "first-come": first_come,
         "separate": separate,
     }
-    taken = {name: (kind.gpus, kind.gpus_in_use) for name, kind in kinds.items() if kind}
-    chosen: Chosen = min(taken, key=lambda name: taken[name])
+    gpu_counts = {name: (kind.gpus, kind.gpus_in_use) for name, kind in kinds.items() if kind}
+    chosen: Chosen = min(gpu_counts, key=lambda name: gpu_counts[name])
     if chosen == "shared":
         why_not = None
     elif shared is not None:
-        pairs = list(zip(taken["shared"], taken[chosen], strict=True))
+        pairs = list(zip(gpu_counts["shared"], gpu_counts[chosen], strict=True))
         gpus, fewer = next(pair for pair in pairs if pair[0] != pair[1])
         why_not = NotShared(code="more-gpus", gpus=gpus, separate_gpus=fewer)
     return UseCases(
@@ -140,10 +143,12 @@ def _with_standby(
 def together(asked: Sequence[Asked]) -> NotShared | None:
     """Why the use cases cannot be simulated in one pool; None where they can."""
     first = asked[0].question.model
-    other = next((one.name for one in asked if one.question.model != first), None)
-    if other is not None:
-        return NotShared(code="models", case=other)
-    apart = next((one.name for one in asked if not one.question.drawn), None)
+    different = next(
+        (use_case.name for use_case in asked if use_case.question.model != first), None
+    )
+    if different is not None:
+        return NotShared(code="models", case=different)
+    apart = next((use_case.name for use_case in asked if not use_case.question.drawn), None)
     return None if apart is None else NotShared(code="demand", case=apart)
 
 
@@ -200,10 +205,12 @@ class Tried:
         """The use cases on a deployment, or the one whose limits it does not meet."""
         if candidate.identity not in self.cases:
             cases = []
-            for one in self.asked:
-                case = _case(one, candidate)
+            for use_case in self.asked:
+                case = _case(use_case, candidate)
                 if case is None:
-                    self.cases[candidate.identity] = NotShared(code="no-deployment", case=one.name)
+                    self.cases[candidate.identity] = NotShared(
+                        code="no-deployment", case=use_case.name
+                    )
                     break
                 cases.append(case)
             else:
@@ -238,11 +245,11 @@ def _shared(
             f" {candidate.engine}"
         )
         gpus = most_gpus if best is None else best.gpus
-        found = _one_pool(tried, candidate, gpus, spare, by_priority=by_priority)
-        if isinstance(found, NotShared):
-            why = found if found.breach is not None or why.code == "no-deployment" else why
-        elif best is None or (found.gpus, found.gpus_in_use) < (best.gpus, best.gpus_in_use):
-            best = found
+        pool = _one_pool(tried, candidate, gpus, spare, by_priority=by_priority)
+        if isinstance(pool, NotShared):
+            why = pool if pool.breach is not None or why.code == "no-deployment" else why
+        elif best is None or (pool.gpus, pool.gpus_in_use) < (best.gpus, best.gpus_in_use):
+            best = pool
     return best, None if best is not None else why
 
 
@@ -251,21 +258,23 @@ def _deployments(asked: Sequence[Asked]) -> list[Candidate]:
     others, of which less is known, last.
     """
     rates: dict[Identity, dict[str, float]] = {}
-    known: dict[Identity, Candidate] = {}
-    for one in asked:
-        for candidate in one.plan.candidates:
+    candidates: dict[Identity, Candidate] = {}
+    for use_case in asked:
+        for candidate in use_case.plan.candidates:
             if candidate.engine == candidate.engine_preset:
-                rates.setdefault(candidate.identity, {})[one.name] = (
-                    _load(one) / candidate.sized_rate
+                rates.setdefault(candidate.identity, {})[use_case.name] = (
+                    _load(use_case) / candidate.sized_rate
                 )
-                known.setdefault(candidate.identity, candidate)
+                candidates.setdefault(candidate.identity, candidate)
     whole = {
-        identity: math.fsum(parts.values()) * known[identity].parallelism.gpus
+        identity: math.fsum(parts.values()) * candidates[identity].parallelism.gpus
         for identity, parts in rates.items()
     }
     return [
-        known[identity]
-        for identity in sorted(whole, key=lambda each: (len(rates[each]) < len(asked), whole[each]))
+        candidates[identity]
+        for identity in sorted(
+            whole, key=lambda identity: (len(rates[identity]) < len(asked), whole[identity])
+        )
     ]
 
 
@@ -283,14 +292,14 @@ def _one_pool(
         return cases
     mixture = Mixture(cases, by_priority=by_priority)
     fleet = candidate.pool.fleet
-    most = fleet.of(most_gpus // candidate.gpus_per_system - spare).instances
+    max_instances = fleet.of(most_gpus // candidate.gpus_per_system - spare).instances
     least = max(1, math.ceil(round(mixture.instances_exact, 9)))
     try:
-        count, run = _fewest(mixture, min(least, most), most, down=True)
+        count, run = _fewest(mixture, min(least, max_instances), max_instances, down=True)
     except DoesNotFit:
         return NotShared(code="no-deployment")
     if isinstance(run, MixtureRun):
-        filled_count = tried.in_background(candidate, mixture, count, most)
+        filled_count = tried.in_background(candidate, mixture, count, max_instances)
         if filled_count is None:
             return NotShared(code="limit", case=tried.job.name if tried.job else "", gpus=most_gpus)
         if filled_count > count:
@@ -393,23 +402,30 @@ def _arranged(
         or any(pool.gpus_per_system < pool.parallelism.gpus for pool in pools)
     )
     parts = len(pools) if by_instance else len(kinds)
-    asked = None if reserve is None or reserve.asked is None else reserve.asked ** (1 / parts)
+    part_availability = (
+        None if reserve is None or reserve.asked is None else reserve.asked ** (1 / parts)
+    )
     systems, standby = [], list[Standby]()
     for system, members in kinds.items():
-        each, counts = members[0].gpus_per_system, [pool.instances for pool in members]
+        gpus_per_system, counts = members[0].gpus_per_system, [pool.instances for pool in members]
         needed = _holding(members, counts)
         count = needed + spare
         if reserve is not None:
             extra = reserve.spare_instances
-            count = max(count, _holding(members, [one + extra for one in counts]))
+            count = max(count, _holding(members, [number + extra for number in counts]))
             if by_instance:
-                standbies = [standing_by(one, "instance", reserve, asked, extra) for one in counts]
-                count = max(count, _holding(members, [one.standing for one in standbies]))
+                standbies = [
+                    standing_by(number, "instance", reserve, part_availability, extra)
+                    for number in counts
+                ]
+                count = max(count, _holding(members, [standing.standing for standing in standbies]))
             else:
-                standbies = [standing_by(needed, "system", reserve, asked, count - needed)]
+                standbies = [
+                    standing_by(needed, "system", reserve, part_availability, count - needed)
+                ]
                 count = standbies[0].standing
             standby += standbies
-        systems.append(PoolSystems(system=system, systems=count, gpus=count * each))
+        systems.append(PoolSystems(system=system, systems=count, gpus=count * gpus_per_system))
     return Arrangement(pools=tuple(pools), systems=tuple(systems), standby=tuple(standby))
 
 

@@ -463,21 +463,21 @@ class CompressedLayer(Heads):
         """Arithmetic and traffic; assumes contexts long enough for ``topk`` entries, an upper
         bound.
         """
-        each = 4 * self.heads * self.head_dim / tp
+        per_entry = 4 * self.heads * self.head_dim / tp
         entry, cache = self._entry(kv_bits), self.cache(kv_bits, tp)
         bounded = self.window + self.topk
         scores = 2 * self.index_heads * self.index_dim / self.ratio if self.index_heads else 0.0
-        whole = each / self.ratio if self.ratio else 0.0
+        whole = per_entry / self.ratio if self.ratio else 0.0
         return Work(
             pair=whole,
-            pair_most=each * self.topk if self.index_heads else 0.0,
-            token=each * self.window,
+            pair_most=per_entry * self.topk if self.index_heads else 0.0,
+            token=per_entry * self.window,
             index_pair=scores,
             index=scores,
             index_bytes=cache.index,
             context=0.0 if self.index_heads else whole,
             context_bytes=0.0 if self.index_heads else entry / self.ratio if self.ratio else 0.0,
-            sequence=each * bounded,
+            sequence=per_entry * bounded,
             sequence_bytes=entry * bounded,
         )
 

@@ -122,43 +122,47 @@ class CalibrationFile:
 
     def faults(self) -> list[str]:
         """The faults of the values, each with its key."""
-        found = [
+        faults = [
             f"{name}: is empty" for name in ("preset", "gpu", "data") if not getattr(self, name)
         ]
         for name, factor in self.multipliers.items():
             if name not in MULTIPLIERS:
-                found.append(
+                faults.append(
                     f"multipliers.{name}: is no term that is calibrated; one of"
                     f" {', '.join(MULTIPLIERS)}"
                 )
             elif (
-                not 1 / (most := LARGEST_FRONT_END if name == "frontend_s" else LARGEST)
+                not 1 / (largest := LARGEST_FRONT_END if name == "frontend_s" else LARGEST)
                 <= factor
-                <= most
+                <= largest
             ):
-                found.append(f"multipliers.{name}: must be a factor from {1 / most:g} to {most:g}")
+                faults.append(
+                    f"multipliers.{name}: must be a factor from {1 / largest:g} to {largest:g}"
+                )
         for name, value in self.terms.items():
             if name not in OWN_TERMS:
-                found.append(
+                faults.append(
                     f"terms.{name}: is no term that is fitted by itself; one of"
                     f" {', '.join(OWN_TERMS)}"
                 )
             elif not SMALLEST_TERM <= value <= LARGEST_TERM:
-                found.append(
+                faults.append(
                     f"terms.{name}: must be a number from {SMALLEST_TERM:g} to {LARGEST_TERM:g}"
                 )
         if self.terms and self.multipliers:
-            found.append("terms: stand beside multipliers; a calibration has either")
+            faults.append("terms: stand beside multipliers; a calibration has either")
         if self.terms and (
             missing := [
                 name for name in OWN_TERMS if name not in self.terms and name != "allreduce_s"
             ]
         ):
-            found.append(f"terms: without {', '.join(missing)}")
+            faults.append(f"terms: without {', '.join(missing)}")
         for name, error in self.left_out_errors.items():
             if not 0 <= error.rms < math.log(LARGEST) or not 1 <= error.points <= MOST_POINTS:
-                found.append(f'left_out_errors.{name}: must be {{"rms": from 0, "points": from 1}}')
-        return found
+                faults.append(
+                    f'left_out_errors.{name}: must be {{"rms": from 0, "points": from 1}}'
+                )
+        return faults
 
     def value(self) -> Calibration:
         """The part of the file that predictions use."""

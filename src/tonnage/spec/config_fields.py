@@ -243,8 +243,8 @@ def kinds_of_layers(config: ConfigValues) -> list[str]:
             STATE,
         )
     elif values.get("linear_num_value_heads") is not None:
-        every = config.optional_or("full_attention_interval", absent=4)
-        places, kind, rest = set(range(every - 1, layers, every)), FULL, LINEAR
+        interval = config.optional_or("full_attention_interval", absent=4)
+        places, kind, rest = set(range(interval - 1, layers, interval)), FULL, LINEAR
     elif values.get("mamba_d_ssm") is not None:
         places, kind, rest = set(), FULL, PARALLEL
     elif values.get("mamba_d_state") is not None:
@@ -275,8 +275,8 @@ def _by_window(config: ConfigValues, layers: int) -> list[str]:
             SLIDING if pattern[place % len(pattern)] == "L" else FULL for place in range(layers)
         ]
     if pattern is not None:
-        every = config.number("sliding_window_pattern", pattern)
-        return [SLIDING if (place + 1) % every else FULL for place in range(layers)]
+        period = config.number("sliding_window_pattern", pattern)
+        return [SLIDING if (place + 1) % period else FULL for place in range(layers)]
     first = config.optional_or("max_window_layers", absent=layers)
     return [SLIDING if place >= first else FULL for place in range(layers)]
 
@@ -611,11 +611,11 @@ def layers_with_experts(config: ConfigValues, layers: int) -> set[int]:
             if values.get(key)
             else places
         )
-    every, offset = (
+    period, offset = (
         config.optional_or("expert_layer_period", "moe_layer_freq", absent=1),
         config.optional_or("expert_layer_offset"),
     )
-    return {place for place in places if place % every == offset}
+    return {place for place in places if place % period == offset}
 
 
 # Encoders of images and sound.

@@ -449,10 +449,10 @@ class _Reader(ConfigValues):
         layers = self.required(*layout.layers)
         kinds = self.kinds("layer_types", layers, LAYER_TYPES)
         if kinds is None:
-            every = (
+            period = (
                 self.optional("sliding_window_pattern", "_sliding_window_pattern") or layout.pattern
             )
-            return {"window": window, "windowed_layers": layers - layers // every}
+            return {"window": window, "windowed_layers": layers - layers // period}
         return {"window": window, "windowed_layers": kinds.count(LAYER_TYPES[0])}
 
     def latent_parts(self) -> Fields:

@@ -83,9 +83,11 @@ def indexed_latent(config: ConfigValues) -> Fields:
     take an earlier layer's choice.
     """
     layers, types = config.required("num_hidden_layers"), config.config.get("indexer_types")
-    own = types.count("full") if isinstance(types, list) else layers
+    full_count = types.count("full") if isinstance(types, list) else layers
     indexed = _indexed(config, reuses=False)
-    counted: Counter[Mixer] = Counter({indexed: own, _indexed(config, reuses=True): layers - own})
+    counted: Counter[Mixer] = Counter(
+        {indexed: full_count, _indexed(config, reuses=True): layers - full_count}
+    )
     return {**plain_first(config), "mixers": layers_of(counted)}
 
 
@@ -183,8 +185,8 @@ def _layers_and_full(config: ConfigValues) -> tuple[int, int]:
     """Layers, and how many of them have full attention where the others are linear."""
     layers = config.required("num_hidden_layers")
     kinds = config.kinds("layer_types", layers, (LINEAR, FULL))
-    every = config.optional_or("full_attention_interval", absent=4)
-    return layers, layers // every if kinds is None else kinds.count(FULL)
+    interval = config.optional_or("full_attention_interval", absent=4)
+    return layers, layers // interval if kinds is None else kinds.count(FULL)
 
 
 def kimi_hybrid(config: ConfigValues) -> Fields:
@@ -301,10 +303,10 @@ def gemma_4(config: ConfigValues) -> Fields:
     )
     heads, shared = _heads(config), config.optional_or("num_kv_shared_layers")
     wider = _wider(config)
-    own = layers - shared
+    first_shared = layers - shared
     counted: Counter[Mixer] = Counter()
     for place, kind in enumerate(kinds):
-        borrows = place >= own
+        borrows = place >= first_shared
         if kind == SLIDING:
             counted[
                 SlidingAttention(
@@ -408,9 +410,9 @@ def windows_and_experts(config: ConfigValues) -> Fields:
     kinds = config.kinds("layer_types", layers, (SLIDING, FULL)) or config.fail(
         "layer_types", "missing"
     )
-    own = config.optional_or("swa_num_key_value_heads", absent=heads["kv_heads"])
+    kv_heads = config.optional_or("swa_num_key_value_heads", absent=heads["kv_heads"])
     window = SlidingAttention(
-        **{**heads, "kv_heads": own}, window=config.required("sliding_window")
+        **{**heads, "kv_heads": kv_heads}, window=config.required("sliding_window")
     )
     counted: Counter[Mixer] = Counter(
         {FullAttention(**heads): kinds.count(FULL), window: kinds.count(SLIDING)}
@@ -452,11 +454,11 @@ def llama_4(config: ConfigValues) -> Fields:
     """A shared expert, and experts in every layer or in every second one; attention within chunks
     counts as full (an upper bound).
     """
-    layers, every = (
+    layers, step = (
         config.required("num_hidden_layers"),
         config.optional_or("interleave_moe_layer_step", absent=1),
     )
-    plain = layers - layers // every
+    plain = layers - layers // step
     return {
         "shared_experts": 1,
         "dense_layers": plain,
@@ -478,8 +480,8 @@ def minimax_2(config: ConfigValues) -> Fields:
 
 
 FAMILIES: dict[str, Callable[[ConfigValues], Fields]] = {
-    made.__name__: made
-    for made in (
+    family.__name__: family
+    for family in (
         *(plain_latent, plain_first, indexed_latent, compressed, block_sparse, kimi_hybrid),
         *(state_space_hybrid, gemma_4, windows_and_experts, mimo_v2, llama_4, minimax_2),
     )

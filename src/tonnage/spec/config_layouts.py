@@ -588,7 +588,10 @@ class ConfigValues:
         if (
             not isinstance(value, list)
             or not value
-            or any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in value)
+            or any(
+                isinstance(number, bool) or not isinstance(number, int) or number < 0
+                for number in value
+            )
         ):
             self.fail(key, f"{shown(value)} is not a list of whole numbers")
         return value
@@ -603,7 +606,7 @@ class ConfigValues:
         if (
             not isinstance(value, list)
             or len(value) != count
-            or any(one not in known for one in value)
+            or any(kind not in known for kind in value)
         ):
             self.fail(key, f"{shown(value)} is not a list of {count} times {' or '.join(known)}")
         return value

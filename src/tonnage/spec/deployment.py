@@ -46,17 +46,17 @@ def parse_adapters(text: str | None) -> Adapters | None:
     """
     if text is None or text.strip().lower() == "none":
         return None
-    given = dict(part.partition("=")[::2] for part in text.lower().split())
+    settings = dict(part.partition("=")[::2] for part in text.lower().split())
     rank, count, on = (
-        given.pop(name, default)
+        settings.pop(name, default)
         for name, default in (("rank", "0"), ("adapters", "1"), ("on", "all"))
     )
-    chosen = next((known for known in get_args(On) if known == on), None)
+    chosen = next((choice for choice in get_args(On) if choice == on), None)
     within = all(
-        part.isascii() and part.isdigit() and 1 <= int(part) <= most
-        for part, most in ((rank, MOST_RANK), (count, MOST_ADAPTERS))
+        part.isascii() and part.isdigit() and 1 <= int(part) <= limit
+        for part, limit in ((rank, MOST_RANK), (count, MOST_ADAPTERS))
     )
-    if given or chosen is None or not within:
+    if settings or chosen is None or not within:
         raise InputError(
             f"{option('lora')}: '{text}' is not a set of adapters; write {ADAPTERS_EXAMPLE}; ranks"
             f" up to {MOST_RANK:,}, {MOST_ADAPTERS:,} adapters at most"
@@ -116,12 +116,12 @@ class Speculation:
         if self.method == "mtp":
             return replace(model.part(1), dense_layers=0, mlp_layers=0)
         if self.method == "eagle":
-            one, none = (
+            layer, none = (
                 model.part(1),
                 ("shared_experts", "shared_ffn", "expert_latent", "dense_layers", "dense_ffn"),
             )
             without: dict[str, Any] = dict.fromkeys(none, 0)
-            return replace(one, ffn=one.inner, experts=1, experts_per_token=1, **without)
+            return replace(layer, ffn=layer.inner, experts=1, experts_per_token=1, **without)
         return None
 
     def projection_parameters(self, model: Model) -> int:
@@ -148,25 +148,29 @@ def parse_speculation(text: str | None, where: str = option("speculation")) -> S
         return None
     first, *rest = text.split() or [""]
     method, _, drafter = first.partition("=")
-    found = next((m for m in METHODS if m == method.lower()), None)
-    given = dict(part.partition("=")[::2] for part in rest)
-    if found is None or (found == "draft") != bool(drafter) or set(given) != {"k", "acceptance"}:
+    known_method = next((m for m in METHODS if m == method.lower()), None)
+    settings = dict(part.partition("=")[::2] for part in rest)
+    if (
+        known_method is None
+        or (known_method == "draft") != bool(drafter)
+        or set(settings) != {"k", "acceptance"}
+    ):
         raise InputError(
             f"{where}: '{text}' is not a speculation; write {EXAMPLE}, with one of"
             f" {', '.join(METHODS)}"
         )
-    tokens, acceptance = given["k"], _number(given["acceptance"])
+    tokens, acceptance = settings["k"], _number(settings["acceptance"])
     if not (tokens.isascii() and tokens.isdigit() and 1 <= int(tokens) <= MOST_TOKENS):
         raise InputError(
             f"{where}: k={tokens} is not a number of guesses; write 1 to {MOST_TOKENS}"
         )
     if not 0 <= acceptance <= 1:
         raise InputError(
-            f"{where}: acceptance={given['acceptance']} is not a probability; write a number from 0"
-            " to 1, such as 0.7"
+            f"{where}: acceptance={settings['acceptance']} is not a probability; write a number"
+            " from 0 to 1, such as 0.7"
         )
     return Speculation(
-        method=found,
+        method=known_method,
         tokens=int(tokens),
         acceptance=acceptance,
         draft=find_model(drafter) if drafter else None,
@@ -427,7 +431,7 @@ class Limit:
             )
         return (
             f"{100 * self.share:g}%:"
-            f" {' & '.join(f'{name.upper()} ≤ {format_duration(each * self.seconds)}' for name, each in self.parts)}"  # noqa: E501
+            f" {' & '.join(f'{name.upper()} ≤ {format_duration(factor * self.seconds)}' for name, factor in self.parts)}"  # noqa: E501
         )
 
 
@@ -510,9 +514,9 @@ def parse_attainment(text: str) -> Limit:
         )
     parts: dict[LimitMetric, float] = {}
     for part in re.split(r"\s*(?:&|\band\b|,)\s*", rest.strip()):
-        found = re.fullmatch(r"([a-z0-9]+)\s*(?:<=|≤|<)\s*(\S.*)", part, re.IGNORECASE)
-        metric = next((m for m in METRICS if found and m == found[1].lower()), None)
-        if found is None or metric is None:
+        limit_match = re.fullmatch(r"([a-z0-9]+)\s*(?:<=|≤|<)\s*(\S.*)", part, re.IGNORECASE)
+        metric = next((m for m in METRICS if limit_match and m == limit_match[1].lower()), None)
+        if limit_match is None or metric is None:
             raise InputError(f"{where}: '{part}' is not a limit on one request; {example}")
         if metric == "itl":
             raise InputError(
@@ -521,7 +525,7 @@ def parse_attainment(text: str) -> Limit:
             )
         if metric in parts:
             raise InputError(f"{where}: {metric} has two limits in '{text}'; keep one of them")
-        parts[metric] = parse_limit(metric, found[2]).seconds
+        parts[metric] = parse_limit(metric, limit_match[2]).seconds
     return Limit(
         metric="attain", statistic="share", seconds=1.0, share=share, parts=tuple(parts.items())
     )

@@ -228,12 +228,12 @@ def linked(gpu: Gpu, text: str, tp: int = 2) -> Gpu:
             f"{option('link')}: {gpu.name} is joined by"
             f" {gpu.link if gpu.link == 'nvlink' else 'its own fabric'}, not by PCIe; leave it out"
         )
-    found = gpu if gpu.link == "pcie" else replace(gpu, link="pcie")
+    changed_gpu = gpu if gpu.link == "pcie" else replace(gpu, link="pcie")
     for word in link_words(text, tp).lower().split(","):
         lanes = _PCIE.match(word.strip())
         if lanes is not None:
-            found = replace(
-                found, pcie_gb_s=min(gpu.pcie_gb_s, _LANE_GB_S[int(lanes[1])] * int(lanes[2]))
+            changed_gpu = replace(
+                changed_gpu, pcie_gb_s=min(gpu.pcie_gb_s, _LANE_GB_S[int(lanes[1])] * int(lanes[2]))
             )
         elif word.strip() == BRIDGE:
             if gpu.link != "nvlink-bridge":
@@ -241,15 +241,15 @@ def linked(gpu: Gpu, text: str, tp: int = 2) -> Gpu:
                     f"{option('link')}: {gpu.name} takes no NVLink bridge; write pcie4-x16,"
                     " pcie5-x16 or p2p-off"
                 )
-            found = replace(found, link=gpu.link, bridged=True)
+            changed_gpu = replace(changed_gpu, link=gpu.link, bridged=True)
         elif word.strip() == P2P_OFF:
-            found = replace(found, p2p=False)
+            changed_gpu = replace(changed_gpu, p2p=False)
         elif word.strip() != SLOT:
             raise InputError(
                 f"{option('link')}: '{word.strip():.40}' is not a link; write pcie, pcie4-x16,"
                 " pcie5-x16, bridge or p2p-off, or a file with the output of nvidia-smi topo -m"
             )
-    return found
+    return changed_gpu
 
 
 def link_words(text: str, tp: int) -> str:
@@ -271,7 +271,7 @@ def link_words(text: str, tp: int) -> str:
             " nvidia-smi topo -m to it"
         )
     used = min(max(tp, 2), len(table))
-    paths = {table[one][two] for one in range(used) for two in range(one)}
+    paths = {table[first][second] for first in range(used) for second in range(first)}
     if all(path.startswith("NV") for path in paths):
         return BRIDGE
     return SLOT if all(path in _NEAR or path.startswith("NV") for path in paths) else P2P_OFF
@@ -298,9 +298,9 @@ def mig_slice(gpu: Gpu, slices: int, memory_gb: int) -> Gpu | None:
     )
     share = next(
         (
-            one / parts
-            for one in fitting
-            if parts and abs(gpu.memory_gb * one / parts - memory_gb) <= 1
+            part / parts
+            for part in fitting
+            if parts and abs(gpu.memory_gb * part / parts - memory_gb) <= 1
         ),
         None,
     )
@@ -414,7 +414,7 @@ class HardwareFile:
     def faults(self) -> list[str]:
         """What is wrong with the values, each with its key."""
         needed = ("fp16_tflops", "memory_gb", "memory_bandwidth_gb_s")
-        found = [] if self.name.strip() else ["name: is empty"]
+        faults = [] if self.name.strip() else ["name: is empty"]
         for part in fields(self):
             value = getattr(self, part.name)
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -425,8 +425,8 @@ class HardwareFile:
                 or (part.name in needed and value == 0)
                 or value > (PAST_ANY**2 if part.name == "memory_bytes" else PAST_ANY)
             ):
-                found.append(f"{part.name}: {value:g} is not possible; write a number {least}")
-        return found
+                faults.append(f"{part.name}: {value:g} is not possible; write a number {least}")
+        return faults
 
 
 def is_hardware_file(text: str) -> bool:
@@ -446,7 +446,7 @@ def read_hardware(path: str | Path) -> Gpu:
     )
     hardware_file = read_as(HardwareFile, parse_yaml(text, where), where, InputErrors)
     InputErrors.raise_if([f"{where}: {fault}" for fault in hardware_file.faults()])
-    said = {
+    values = {
         **{part.name: getattr(hardware_file, part.name) for part in fields(hardware_file)},
         "name": "-".join(hardware_file.name.lower().split()),
         "memory_bytes": hardware_file.memory_bytes or round(hardware_file.memory_gb * 1e9),
@@ -454,7 +454,7 @@ def read_hardware(path: str | Path) -> Gpu:
             "memory_bytes of the file" if hardware_file.memory_bytes else "memory_gb of the file"
         ),
     }
-    return Gpu(**said, source=where, date="", verified="")
+    return Gpu(**values, source=where, date="", verified="")
 
 
 # Reads a user's own server, as a YAML file describes it, as a ``System``; its name is the path of

@@ -257,9 +257,11 @@ class ShortConvolution:
 
     def work(self, kv_bits: int, tp: int) -> Work:
         """Arithmetic and traffic."""
-        kept = self.cache(kv_bits, tp).sequence
+        sequence_state = self.cache(kv_bits, tp).sequence
         return Work(
-            token=kept * self.conv_kernel, sequence=kept * self.conv_kernel, sequence_bytes=2 * kept
+            token=sequence_state * self.conv_kernel,
+            sequence=sequence_state * self.conv_kernel,
+            sequence_bytes=2 * sequence_state,
         )
 
     def splits(self, tp: int) -> bool:

@@ -64,19 +64,21 @@ class Lengths:
 
         if self.kind == "fixed":
             return np.full(count, max(1, round(self.mean)), dtype=np.int64)
-        own = self.mean - self.plus
+        variable_mean = self.mean - self.plus
         if self.kind == "normal":
-            drawn = rng.normal(own, self.std, count)
+            drawn = rng.normal(variable_mean, self.std, count)
         elif self.kind == "uniform":
             half = self.std * math.sqrt(3.0)
-            drawn = rng.uniform(own - half, own + half, count)
+            drawn = rng.uniform(variable_mean - half, variable_mean + half, count)
         elif self.kind == "histogram":
             values, weights = (np.array(column) for column in zip(*self.bins, strict=True))
             place = np.searchsorted(np.cumsum(weights)[:-1], rng.random(count), side="right")
             drawn = values[place]
         else:
-            variance = math.log1p((self.std / own) ** 2)
-            drawn = rng.lognormal(math.log(own) - variance / 2, math.sqrt(variance), count)
+            variance = math.log1p((self.std / variable_mean) ** 2)
+            drawn = rng.lognormal(
+                math.log(variable_mean) - variance / 2, math.sqrt(variance), count
+            )
         return np.maximum(np.rint(drawn + self.plus), 1).astype(np.int64)
 
     @property
@@ -84,18 +86,19 @@ class Lengths:
         """The longest that occurs, in tokens: the maximum, or the 99.9th percentile of an endless
         distribution.
         """
-        own = self.mean - self.plus
+        variable_mean = self.mean - self.plus
         if self.kind == "fixed":
             return round(self.mean)
         if self.kind == "histogram":
             return round(max(value for value, weight in self.bins if weight > 0) + self.plus)
         if self.kind == "uniform":
-            return round(own + self.std * math.sqrt(3.0) + self.plus)
+            return round(variable_mean + self.std * math.sqrt(3.0) + self.plus)
         if self.kind == "normal":
-            return round(own + TAIL * self.std + self.plus)
-        variance = math.log1p((self.std / own) ** 2)
+            return round(variable_mean + TAIL * self.std + self.plus)
+        variance = math.log1p((self.std / variable_mean) ** 2)
         return round(
-            math.exp(math.log(own) - variance / 2 + TAIL * math.sqrt(variance)) + self.plus
+            math.exp(math.log(variable_mean) - variance / 2 + TAIL * math.sqrt(variance))
+            + self.plus
         )
 
     def scaled(self, factor: float) -> Lengths:
@@ -127,13 +130,13 @@ class Lengths:
         """Lengths that vary evenly by a share of this one, up and down, but for ``plus`` tokens of
         it that do not.
         """
-        own = self.mean - plus
-        base = f"{self}" if not plus else f"{own:.10g}"
+        variable_mean = self.mean - plus
+        base = f"{self}" if not plus else f"{variable_mean:.10g}"
         written = f"{base}+-{100 * share:.4g}%{f'+{plus:g}' if plus else ''}"
         return Lengths(
             kind="uniform",
             mean=self.mean,
-            std=share * own / math.sqrt(3.0),
+            std=share * variable_mean / math.sqrt(3.0),
             plus=plus,
             written=written,
         )
@@ -161,10 +164,13 @@ class Lengths:
         plus = f"+{self.plus:g}" if self.plus else ""
         if self.kind == "histogram":
             return f"histogram:{','.join(f'{value:g}:{weight:g}' for value, weight in self.bins)}{plus}"  # noqa: E501
-        own, half = self.mean - self.plus, self.std * math.sqrt(3.0)
-        if self.kind == "uniform" and own > half:
-            return f"uniform:{round(own - half, 6):g}-{round(own + half, 6):g}{plus}"
-        return f"{self.kind}:{own:g},{self.std:g}{plus}"
+        variable_mean, half = self.mean - self.plus, self.std * math.sqrt(3.0)
+        if self.kind == "uniform" and variable_mean > half:
+            return (
+                f"uniform:{round(variable_mean - half, 6):g}-{round(variable_mean + half, 6):g}"
+                f"{plus}"
+            )
+        return f"{self.kind}:{variable_mean:g},{self.std:g}{plus}"
 
 
 @strict
@@ -314,10 +320,10 @@ def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKE
     added = _PLUS.match(body)
     plus = float(added.group(2)) if added else 0.0
     try:
-        found = _one_form(added.group(1) if added else body, text, where)
+        parsed = _one_form(added.group(1) if added else body, text, where)
     except ValueError:
         raise InputError(_form(text, where)) from None
-    lengths = _checked(found, text, where).longer(plus).scaled(1 / per_token)
+    lengths = _checked(parsed, text, where).longer(plus).scaled(1 / per_token)
     _checked(lengths, text, where)
     return replace(lengths, written=plain) if per_token != 1.0 else lengths
 
@@ -362,10 +368,10 @@ def _one_form(plain: str, text: str, where: str) -> Lengths:
 
 def _number(text: str) -> float:
     """A number, such as "2000", "2,000" or "2k". Raises ValueError: it is none."""
-    found = number_of(text)
-    if found is None:
+    parsed = number_of(text)
+    if parsed is None:
         raise ValueError(text)
-    return found
+    return parsed
 
 
 def _histogram(body: str, text: str, where: str) -> Lengths:
@@ -502,25 +508,26 @@ def check_context(model: Model, isl: Lengths, osl: Lengths, pairs: Pairs | None 
     Raises:
         InputError: with the longest request, and what share of a file's requests is too long.
     """
-    most = model.max_context
+    max_context = model.max_context
     if pairs is not None:
-        if pairs.longest > most:
-            over = sum(i + o > most for i, o in zip(pairs.isl, pairs.osl, strict=True))
+        if pairs.longest > max_context:
+            over = sum(i + o > max_context for i, o in zip(pairs.isl, pairs.osl, strict=True))
             raise InputError(
                 f"{pairs.source}: {over:,} of {len(pairs.isl):,} requests exceed the context of"
-                f" {model.name}, {most:,} tokens, the longest with {pairs.longest:,}; take them out"
-                " or choose a model with a longer context"
+                f" {model.name}, {max_context:,} tokens, the longest with {pairs.longest:,}; take"
+                " them out or choose a model with a longer context"
             )
         return
     longest = isl.longest + osl.longest
-    if longest <= most:
+    if longest <= max_context:
         return
     mean = isl.mean + osl.mean
     at_most = "" if round(mean) == longest else f"{mean:,.0f} tokens on average and up to "
     raise InputError(
         f"{option('isl')} {isl} + {option('osl')} {osl} = {at_most}{longest:,} tokens exceed the"
-        f" context of {model.name}, {most:,} tokens; shorten them, raise {option('max_model_len')}"
-        f" if it is given, or choose a model with a longer context{_meant_tokens(isl, osl, most)}"
+        f" context of {model.name}, {max_context:,} tokens; shorten them, raise"
+        f" {option('max_model_len')} if it is given, or choose a model with a longer"
+        f" context{_meant_tokens(isl, osl, max_context)}"
     )
 
 
@@ -531,15 +538,15 @@ def _meant_tokens(isl: Lengths, osl: Lengths, most: int) -> str:
     """A hint, where lengths in words would fit if their numbers were tokens: slides often say words
     and mean tokens.
     """
-    found = {
+    written = {
         name: match[1]
         for name, lengths in (("isl", isl), ("osl", osl))
         if (match := _IN_WORDS.fullmatch(str(lengths)))
     }
-    tokens = {name: number_of(text) or math.inf for name, text in found.items()}
-    if not found or tokens.get("isl", isl.longest) + tokens.get("osl", osl.longest) > most:
+    tokens = {name: number_of(text) or math.inf for name, text in written.items()}
+    if not written or tokens.get("isl", isl.longest) + tokens.get("osl", osl.longest) > most:
         return ""
-    typed = " ".join(f"{option(name)} {text}" for name, text in found.items())
+    typed = " ".join(f"{option(name)} {text}" for name, text in written.items())
     return (
         f"; if your source says words and means tokens, as the course's slide does, write {typed}"
     )

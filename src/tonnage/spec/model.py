@@ -149,7 +149,7 @@ class Model:
     @property
     def kinds(self) -> frozenset[str]:
         """The kinds of its layers that mix tokens."""
-        return frozenset(some.mixer.kind for some in self.by_kind)
+        return frozenset(layer_group.mixer.kind for layer_group in self.by_kind)
 
     @property
     def has_latent_cache(self) -> bool:
@@ -161,7 +161,7 @@ class Model:
     @property
     def mixing_layers(self) -> int:
         """Layers that mix tokens."""
-        return sum(some.layers for some in self.by_kind)
+        return sum(layer_group.layers for layer_group in self.by_kind)
 
     @property
     def inner_layers(self) -> int:
@@ -186,7 +186,10 @@ class Model:
     @property
     def attention_parameters(self) -> int:
         """Weights of the projections of all layers that mix tokens."""
-        return sum(some.layers * some.mixer.parameters(self.hidden) for some in self.by_kind)
+        return sum(
+            layer_group.layers * layer_group.mixer.parameters(self.hidden)
+            for layer_group in self.by_kind
+        )
 
     @property
     def expert_parameters(self) -> int:
@@ -222,9 +225,9 @@ class Model:
         experts; routers are in none of them.
         """
         state = sum(
-            some.layers * some.mixer.parameters(self.hidden)
-            for some in self.by_kind
-            if some.mixer.kind in WITH_STATE
+            layer_group.layers * layer_group.mixer.parameters(self.hidden)
+            for layer_group in self.by_kind
+            if layer_group.mixer.kind in WITH_STATE
         )
         dense = self._matrices * self.hidden * self.dense_layers * self.dense_ffn
         shared = (
@@ -287,14 +290,17 @@ class Model:
         """Elements of the KV cache per token on each of ``tp`` GPUs: at least one key/value head,
         or the whole latent vector.
         """
-        kept = self.caches(16, tp)
-        return sum(layers * (cache.token + cache.window_token) for layers, cache in kept) / 2
+        caches = self.caches(16, tp)
+        return sum(layers * (cache.token + cache.window_token) for layers, cache in caches) / 2
 
     def caches(self, kv_bits: int, tp: int) -> tuple[tuple[int, Cache], ...]:
         """How many layers keep what on each of ``tp`` GPUs, with a KV cache of ``kv_bits`` bits an
         element.
         """
-        return tuple((some.layers, some.mixer.cache(kv_bits, tp)) for some in self.by_kind)
+        return tuple(
+            (layer_group.layers, layer_group.mixer.cache(kv_bits, tp))
+            for layer_group in self.by_kind
+        )
 
     @property
     def growing_layers(self) -> int:
@@ -304,7 +310,7 @@ class Model:
     @property
     def mixed_width(self) -> int:
         """Elements that the heads of all layers give for one token."""
-        return sum(some.layers * some.mixer.width for some in self.by_kind)
+        return sum(layer_group.layers * layer_group.mixer.width for layer_group in self.by_kind)
 
     def part(self, layers: int) -> Model:
         """The model cut to ``layers`` layers; its shares of plain and windowed layers are rounded

@@ -188,24 +188,24 @@ class Prices:
         from tonnage.spec.catalog import find_system
 
         try:
-            found = find_system(system)
+            server = find_system(system)
         except InputError:
             return None
-        if found.usd is not None:
+        if server.usd is not None:
             return Figure(
                 path=f"systems.{system}",
-                low=found.usd,
-                high=found.usd,
-                source=f"{GIVEN} in {found.source}",
+                low=server.usd,
+                high=server.usd,
+                source=f"{GIVEN} in {server.source}",
                 date="",
             )
-        figure = next((price.usd for price in self.gpus if price.gpu == found.gpu), None)
+        figure = next((price.usd for price in self.gpus if price.gpu == server.gpu), None)
         if figure is None:
             return None
-        around, count = self.server_over_gpus, found.gpus
+        around, count = self.server_over_gpus, server.gpus
         how = (
-            f"{count} × {amount(figure)} USD for each {found.gpu} × {amount(around)} for the server"
-            " around them"
+            f"{count} × {amount(figure)} USD for each {server.gpu} × {amount(around)} for the"
+            " server around them"
         )
         return Figure(
             path=f"systems.{system}",
@@ -226,11 +226,11 @@ class Prices:
         on-demand offers. Machines with fewer GPUs than an instance takes (``gpus``) are left out
         where larger ones are offered; where an instance takes several, they are the largest.
         """
-        every = [offer for offer in self.cloud if offer.gpu == gpu]
-        cloud_offers = [offer for offer in every if offer.usd_per_gpu_hour.given]
+        gpu_offers = [offer for offer in self.cloud if offer.gpu == gpu]
+        cloud_offers = [offer for offer in gpu_offers if offer.usd_per_gpu_hour.given]
         named = [
             offer
-            for offer in every
+            for offer in gpu_offers
             if self.cloud_offer and offer.offer.startswith(self.cloud_offer)
         ]
         alone = cloud_offers or _on_demand(named) or named
@@ -239,8 +239,8 @@ class Prices:
                 CloudTier(machine_gpus=size, offers=offers[:1])
                 for size, offers in _by_size(alone, gpus).items()
             )
-        found = _by_size(sorted(_on_demand(every) or every, key=_usual), gpus)
-        return tuple(_tier(size, found) for size in found)
+        by_size = _by_size(sorted(_on_demand(gpu_offers) or gpu_offers, key=_usual), gpus)
+        return tuple(_tier(size, by_size) for size in by_size)
 
     def api_price(self, model: str | None = None) -> ApiPrice | None:
         """What APIs ask for a model; None where it is not known.
@@ -279,13 +279,13 @@ def _by_size(offers: Sequence[CloudOffer], gpus: int) -> dict[int | None, tuple[
     """The offers by the size of their machines, without too small ones; only the largest counts
     where none will do, as links are few.
     """
-    found: dict[int | None, tuple[CloudOffer, ...]] = {}
+    by_size: dict[int | None, tuple[CloudOffer, ...]] = {}
     for size in sorted({size for offer in offers for size in offer.machine_gpus}):
-        found[size] = tuple(offer for offer in offers if size in offer.machine_gpus)
-    enough = min(gpus, max((size for size in found if size), default=gpus))
-    found = {size: those for size, those in found.items() if size and size >= enough}
+        by_size[size] = tuple(offer for offer in offers if size in offer.machine_gpus)
+    enough = min(gpus, max((size for size in by_size if size), default=gpus))
+    by_size = {size: those for size, those in by_size.items() if size and size >= enough}
     unknown = tuple(offer for offer in offers if not offer.machine_gpus)
-    return {**found, None: unknown} if unknown else found
+    return {**by_size, None: unknown} if unknown else by_size
 
 
 def _tier(size: int | None, found: Mapping[int | None, tuple[CloudOffer, ...]]) -> CloudTier:
@@ -293,9 +293,9 @@ def _tier(size: int | None, found: Mapping[int | None, tuple[CloudOffer, ...]]) 
     price.
     """
     here = _each_provider(found[size])
-    known = {_provider(offer) for offer in here}
+    providers = {_provider(offer) for offer in here}
     cloud_offers = sorted((offer for those in found.values() for offer in those), key=_usual)
-    elsewhere = _each_provider(offer for offer in cloud_offers if _provider(offer) not in known)
+    elsewhere = _each_provider(offer for offer in cloud_offers if _provider(offer) not in providers)
     return CloudTier(machine_gpus=size, offers=here, elsewhere=elsewhere)
 
 

@@ -139,8 +139,8 @@ class Names:
             if (pattern := _pattern(rest, marked)) is not None:
                 patterns.setdefault(layer, []).append(pattern)
         return cls(
-            plain={layer: frozenset(found) for layer, found in plain.items()},
-            patterns={layer: tuple(found) for layer, found in patterns.items()},
+            plain={layer: frozenset(whole_names) for layer, whole_names in plain.items()},
+            patterns={layer: tuple(regexes) for layer, regexes in patterns.items()},
         )
 
     def hold(self, layer: int, name: str) -> bool:

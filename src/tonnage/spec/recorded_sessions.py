@@ -171,8 +171,8 @@ class RecordedSessions:
         of a prompt is always computed.
         """
         size = block or self.block_tokens or 1
-        known: dict[int, int] = {}
-        found = np.zeros(len(self.isl), np.int64)
+        reached: dict[int, int] = {}
+        cached_tokens = np.zeros(len(self.isl), np.int64)
         starts, piece, until = (
             self.contents.starts.tolist(),
             self.contents.piece.tolist(),
@@ -181,13 +181,13 @@ class RecordedSessions:
         for row, (isl, osl) in enumerate(zip(self.isl.tolist(), self.osl.tolist(), strict=True)):
             common, unbroken = 0, True
             for place in range(starts[row], starts[row + 1]):
-                one, end = piece[place], min(until[place], isl + osl - 1)
-                there = known.get(one, 0)
+                identifier, end = piece[place], min(until[place], isl + osl - 1)
+                there = reached.get(identifier, 0)
                 if unbroken:
                     common, unbroken = max(common, min(there, end)), there >= end
-                known[one] = max(there, end)
-            found[row] = min(common, isl - 1) // size * size
-        return found
+                reached[identifier] = max(there, end)
+            cached_tokens[row] = min(common, isl - 1) // size * size
+        return cached_tokens
 
     def within(self, longest: int) -> RecordedSessions:
         """Without the requests that are longer than a model's context: the next ones wait for those
@@ -205,32 +205,32 @@ class RecordedSessions:
         number[rows] = np.arange(len(rows))
         before: list[list[int]] = [[] for _ in fits]
         owner = np.repeat(np.arange(len(fits)), np.diff(self.follows.starts))
-        for one, row in zip(owner.tolist(), self.follows.rows.tolist(), strict=True):
-            before[row].append(one)
+        for predecessor, row in zip(owner.tolist(), self.follows.rows.tolist(), strict=True):
+            before[row].append(predecessor)
         pause, waits = self.pause_ns.copy(), []
         for row in range(len(fits)):
-            gone = [one for one in before[row] if not fits[one]]
-            pause[row] += max((pause[one] for one in gone), default=0)
+            gone = [earlier for earlier in before[row] if not fits[earlier]]
+            pause[row] += max((pause[missing] for missing in gone), default=0)
             before[row] = sorted(
                 {
-                    *(one for one in before[row] if fits[one]),
-                    *(each for one in gone for each in before[one]),
+                    *(earlier for earlier in before[row] if fits[earlier]),
+                    *(ancestor for missing in gone for ancestor in before[missing]),
                 }
             )
         session, first = self.session[rows], np.zeros(len(rows), bool)
         first[np.flatnonzero(np.diff(session, prepend=-1))] = True
         begin = np.flatnonzero(first)[np.cumsum(first) - 1]
         for place, row in enumerate(rows.tolist()):
-            mine = [int(number[one]) for one in before[row]]
+            mine = [int(number[earlier]) for earlier in before[row]]
             waits.append([] if first[place] else mine or [int(begin[place])])
-        kept = {
+        columns = {
             name: getattr(self, name)[rows]
             for name in ("isl", "osl", "at_ns", "took_ns", "tool", "agent")
         }
         sessions = np.unique(session)
         return replace(
             self,
-            **kept,
+            **columns,
             starts=np.append(np.flatnonzero(first), len(rows)),
             pause_ns=np.where(first, -1, np.maximum(pause[rows], 0)),
             follows=follows_of(waits),
@@ -267,27 +267,27 @@ class RecordedSessions:
             at = float(rng.random() * ends[-1])
             session = int(np.searchsorted(ends, at, side="right"))
             since = round((at - (ends[session] - self.lasts_s[session])) * NS_PER_S)
-            left, wait = self._from(session, since)
-            if len(left):
+            remaining, wait = self._from(session, since)
+            if len(remaining):
                 chosen.append(session)
-                rows.append(left)
+                rows.append(remaining)
                 due.append(wait * PS_PER_NS)
         drawn = np.concatenate(
             [rng.permutation(len(self)) for _ in range(-(-further // len(self)))]
         )[:further]
-        whole = [np.arange(self.starts[one], self.starts[one + 1]) for one in drawn]
+        whole = [np.arange(self.starts[number], self.starts[number + 1]) for number in drawn]
         trace = self.chosen(
             np.array([*chosen, *drawn]), concurrency=clients, turnaround_ps=turnaround_ps, seed=seed
         )
         begins = np.append(0, np.cumsum(np.diff(self.starts)[[*chosen, *drawn]]))
         places = [
-            begins[i] + part - self.starts[one]
-            for i, (one, part) in enumerate(zip(chosen, rows, strict=True))
+            begins[i] + part - self.starts[number]
+            for i, (number, part) in enumerate(zip(chosen, rows, strict=True))
         ]
-        kept = np.concatenate([*places, np.arange(begins[len(chosen)], begins[-1])]).astype(
+        trace_rows = np.concatenate([*places, np.arange(begins[len(chosen)], begins[-1])]).astype(
             np.int64
         )
-        return _begun(trace, kept, np.array(due)), np.concatenate([*rows, *whole])
+        return _begun(trace, trace_rows, np.array(due)), np.concatenate([*rows, *whole])
 
     def _from(self, session: int, since_ns: int) -> tuple[Ints, int]:
         """The rows of a session that follow from the next request of the session's agent after a
@@ -301,11 +301,11 @@ class RecordedSessions:
         ]
         if not coming:
             return np.zeros(0, np.int64), 0
-        found, starts = {coming[0]}, self.follows.starts
+        reached, starts = {coming[0]}, self.follows.starts
         for row in range(coming[0], last):
-            if row in found:
-                found.update(self.follows.rows[starts[row] : starts[row + 1]].tolist())
-        return np.array(sorted(found), np.int64), int(self.begun_ns[coming[0]] - since_ns)
+            if row in reached:
+                reached.update(self.follows.rows[starts[row] : starts[row + 1]].tolist())
+        return np.array(sorted(reached), np.int64), int(self.begun_ns[coming[0]] - since_ns)
 
     def chosen(
         self,
@@ -380,12 +380,12 @@ def _begun(trace: Trace, kept: Ints, due_ps: Ints) -> Trace:
 
 def _copies(sessions: Ints) -> Ints:
     """How often each session was chosen before."""
-    seen: dict[int, int] = {}
-    found = np.zeros(len(sessions), np.int64)
-    for place, one in enumerate(sessions.tolist()):
-        found[place] = seen.get(one, 0)
-        seen[one] = found[place] + 1
-    return found
+    counts: dict[int, int] = {}
+    copies = np.zeros(len(sessions), np.int64)
+    for place, session in enumerate(sessions.tolist()):
+        copies[place] = counts.get(session, 0)
+        counts[session] = copies[place] + 1
+    return copies
 
 
 def recorded_trace(workload: Workload, recorded: RecordedSessions, seed: int) -> Trace:
@@ -432,7 +432,7 @@ def _enough(
     """Sessions that have so many requests together."""
     lengths = np.diff(recorded.starts)
     order = [first]
-    while sum(int(lengths[one].sum()) for one in order) < requests:
+    while sum(int(lengths[batch].sum()) for batch in order) < requests:
         order.append(rng.permutation(len(recorded)))
     sessions = np.concatenate(order)
     return sessions[: int(np.searchsorted(lengths[sessions].cumsum(), requests)) + 1]
@@ -453,7 +453,7 @@ class PrefixTree:
         """The pieces of a prompt, and the blocks up to which each reaches; unknown pieces of it are
         added.
         """
-        found: list[tuple[int, int]] = []
+        pieces: list[tuple[int, int]] = []
         piece, depth = -1, 0
         while depth < len(ids):
             key = (piece, depth, int(ids[depth]))
@@ -461,38 +461,39 @@ class PrefixTree:
             if piece < 0:
                 piece = self.branches[key] = next(self.numbers)
                 self.ids[piece] = ids
-            own = self.ids[piece]
-            depth += same_beginning(own[depth:], ids[depth:])
-            if depth == len(own) < len(ids):
+            piece_ids = self.ids[piece]
+            depth += same_beginning(piece_ids[depth:], ids[depth:])
+            if depth == len(piece_ids) < len(ids):
                 self.ids[piece], depth = ids, len(ids)
-            found.append((piece, depth))
-        return found
+            pieces.append((piece, depth))
+        return pieces
 
 
 def same_beginning(one: NDArray[Any], other: NDArray[Any]) -> int:
     """How many values two columns begin with together."""
-    most = min(len(one), len(other))
-    differ = np.flatnonzero(one[:most] != other[:most])
-    return int(differ[0]) if len(differ) else most
+    shorter = min(len(one), len(other))
+    differ = np.flatnonzero(one[:shorter] != other[:shorter])
+    return int(differ[0]) if len(differ) else shorter
 
 
 def behind(order: Iterable[int], waits: Callable[[int], Iterable[int]]) -> list[int]:
     """Places in order, each behind all that it waits for; of several that wait for one another in a
     circle one goes first.
     """
-    found: dict[int, None] = {}
+    ordered: dict[int, None] = {}
     for place in order:
         pending, met = [place], {place}
         while pending:
             missing = next(
-                (wait for wait in waits(pending[-1]) if wait not in met and wait not in found), None
+                (wait for wait in waits(pending[-1]) if wait not in met and wait not in ordered),
+                None,
             )
             if missing is None:
-                found[pending.pop()] = None
+                ordered[pending.pop()] = None
             else:
                 met.add(missing)
                 pending.append(missing)
-    return list(found)
+    return list(ordered)
 
 
 def recorded_of(
@@ -524,23 +525,25 @@ def recorded_of(
     contents = of_rows(rows)
     session_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     contents, shared = _common_first(contents, session_of) if common else (contents, 0)
-    known = [begin for begin in begins if begin is not None]
+    moments = [begin for begin in begins if begin is not None]
     kinds = {"tool": np.bool_, "agent": np.int32}
-    made: dict[str, Any] = {
+    arrays: dict[str, Any] = {
         name: np.array(column, kinds.get(name, np.int64)) for name, column in columns.items()
     }
     return RecordedSessions(
         source=source,
         starts=np.array(starts, np.int64),
-        **made,
+        **arrays,
         follows=follows_of(waits),
         contents=contents,
         common=shared,
         begins_ns=(
-            np.array(known, np.int64) - min(known) if known and len(known) == len(begins) else None
+            np.array(moments, np.int64) - min(moments)
+            if moments and len(moments) == len(begins)
+            else None
         ),
         block_tokens=block,
-        began_ns=min(known, default=0),
+        began_ns=min(moments, default=0),
     )
 
 
@@ -556,8 +559,12 @@ def _row(
     base = before[call.continues]
     if call.shared >= ENDLESS:
         return base
-    kept = [one for one in base if one[1] < call.shared]
-    return [*kept, (base[len(kept)][0], call.shared), (next(tree.numbers), ENDLESS)]
+    shared_pieces = [pair for pair in base if pair[1] < call.shared]
+    return [
+        *shared_pieces,
+        (base[len(shared_pieces)][0], call.shared),
+        (next(tree.numbers), ENDLESS),
+    ]
 
 
 def _common_first(contents: Contents, session: Ints) -> tuple[Contents, int]:

@@ -86,10 +86,10 @@ class Recording:
     def counts(self, width_s: float) -> list[int]:
         """Requests of each interval of ``width_s`` seconds, from the first request to the last."""
         width = max(1, round(width_s * NS_PER_S))
-        found = [0] * (self.due_ns[-1] // width + 1)
+        counts = [0] * (self.due_ns[-1] // width + 1)
         for due in self.due_ns:
-            found[due // width] += 1
-        return found
+            counts[due // width] += 1
+        return counts
 
     def pairs(self) -> Pairs | None:
         """The lengths, kept together; None where the file does not say them."""
@@ -192,12 +192,12 @@ def _unit_of(
         return native
     if fractions and len(possible) == 1:
         return possible[0]
-    said = " or ".join(
+    readings = " or ".join(
         f"{WORDS[unit]} ({rates[unit]:,.3g} requests/s)"
         for unit in UNITS
         if unit in {native, *possible}
     )
-    raise InputError(f"{where}: its times may be {said}; give {option('trace_unit')} s or ms")
+    raise InputError(f"{where}: its times may be {readings}; give {option('trace_unit')} s or ms")
 
 
 def read_recording(path: str, where: str, unit: str | None = None) -> Recording:
@@ -212,12 +212,12 @@ def read_recording(path: str, where: str, unit: str | None = None) -> Recording:
     if unit is not None and unit not in UNITS:
         raise UnknownName("trace unit", unit, UNITS)
     errors: list[str] = []
-    found = _mooncake if path.lower().endswith((".jsonl", ".json")) else _table
+    reader = _mooncake if path.lower().endswith((".jsonl", ".json")) else _table
     due: list[int] = []
     isl: list[int] = []
     osl: list[int] = []
     failed = 0
-    for line, moment, lengths in found(path, where, errors):
+    for line, moment, lengths in reader(path, where, errors):
         if lengths == FAILED:
             failed += 1
             continue
@@ -241,8 +241,8 @@ def read_recording(path: str, where: str, unit: str | None = None) -> Recording:
             " that differ"
         )
     InputErrors.raise_if(errors)
-    blocks = _blocks(path, where) if found is _mooncake else ()
-    native, marks = ("ms" if found is _mooncake else "s"), _marks(path, where)
+    blocks = _blocks(path, where) if reader is _mooncake else ()
+    native, marks = ("ms" if reader is _mooncake else "s"), _marks(path, where)
     if marks["numbers"]:
         file_unit = "s" if marks["burstgpt"] else _unit_of_column(path, where)
         chosen = (
@@ -392,7 +392,7 @@ def _blocks(path: str, where: str) -> tuple[tuple[int, ...], ...]:
     """
     import json
 
-    found = []
+    blocks = []
     for line, text in enumerate(text_lines(path, where), start=1):
         if not text.strip():
             continue
@@ -406,8 +406,8 @@ def _blocks(path: str, where: str) -> tuple[tuple[int, ...], ...]:
                 f"{where}: {path}:{line}: hash_ids is not a list of whole numbers; write the ids of"
                 " the prompt's blocks"
             )
-        found.append(tuple(ids))
-    return tuple(found) if any(found) else ()
+        blocks.append(tuple(ids))
+    return tuple(blocks) if any(blocks) else ()
 
 
 _DATE = re.compile(r"([^.,]*?)(?:[.,](\d+))?(Z|[+-]\d\d:?\d\d)?", re.ASCII | re.IGNORECASE)

@@ -344,7 +344,11 @@ def _span(group: str, model: Model) -> tuple[range, int]:
             else (range(model.layers), model.inner_layers)
         )
     if group in ("attention", "state"):
-        with_state = sum(some.layers for some in model.by_kind if some.mixer.kind in WITH_STATE)
+        with_state = sum(
+            layer_group.layers
+            for layer_group in model.by_kind
+            if layer_group.mixer.kind in WITH_STATE
+        )
         return range(
             model.layers
         ), with_state if group == "state" else model.mixing_layers - with_state

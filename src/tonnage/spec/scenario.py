@@ -728,10 +728,10 @@ class Leaf:
 
     def read(self, text: str) -> float | None:
         """The number that a text says; None where it is none, or where the leaf takes none."""
-        found = None if self.number is None else number_of(text, self.unit)
-        if found is None or self.number is float:
-            return found
-        return int(found) if found.is_integer() else None
+        number = None if self.number is None else number_of(text, self.unit)
+        if number is None or self.number is float:
+            return number
+        return int(number) if number.is_integer() else None
 
     def fault(self, value: object) -> str:
         """What is wrong with a number; empty where nothing is, or where it is none."""
@@ -824,10 +824,10 @@ def to_document(scenario: Scenario) -> dict[str, Any]:
 
     def plain(branch: Any) -> dict[str, Any]:
         values = ((part.name, getattr(branch, part.name)) for part in fields(branch))
-        found = {name: plain(value) if is_dataclass(value) else value for name, value in values}
+        document = {name: plain(value) if is_dataclass(value) else value for name, value in values}
         return {
             name: _whole(value)
-            for name, value in found.items()
+            for name, value in document.items()
             if value is not None and value != {}
         }
 
@@ -845,11 +845,11 @@ def _whole(value: Any) -> Any:
 
 def flat(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a document says, by the names of its leaves."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for leaf in leaves():
         place: Any = document
         for name in leaf.path:
             place = place.get(name) if isinstance(place, Mapping) else None
         if place is not None:
-            found[leaf.name] = place
-    return found
+            values[leaf.name] = place
+    return values

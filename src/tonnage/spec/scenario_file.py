@@ -93,24 +93,24 @@ def known_part(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pruned(values: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
-    found = {}
+    pruned = {}
     for key, value in values.items():
         if key in tree:
             branch = tree[key]
-            found[key] = (
+            pruned[key] = (
                 _pruned(value, branch)
                 if branch is not None and isinstance(value, Mapping)
                 else value
             )
-    return found
+    return pruned
 
 
 def _merged(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     merged = {
         key: dict(value) if isinstance(value, dict) else value for key, value in document.items()
     }
-    known = {leaf.name: leaf for leaf in leaves()}
-    for leaf in known.values():
+    leaves_by_name = {leaf.name: leaf for leaf in leaves()}
+    for leaf in leaves_by_name.values():
         holder = merged.get(leaf.path[0])
         for alias in leaf.aliases:
             if isinstance(holder, dict) and alias in holder:
@@ -123,10 +123,10 @@ def _merged(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
             raise InputError(
                 f"{option(alias)} and {option(name)}: are the same setting; give one of them"
             )
-        if name not in known:
+        if name not in leaves_by_name:
             raise TypeError(f"no such argument: {name}")
         branch: Any = merged
-        for part in known[name].path[:-1]:
+        for part in leaves_by_name[name].path[:-1]:
             if branch.get(part) is None:
                 branch[part] = {}
             branch = branch[part]
@@ -146,19 +146,19 @@ def _as_numbers(leaf: Leaf, value: Any) -> Any:
     """The numbers that a text says where numbers are allowed; any other value as it is."""
     if not isinstance(value, str):
         return value
-    found = numbers_of(value) if list[float] in get_args(leaf.kind) else leaf.read(value)
-    return value if found is None else found
+    parsed = numbers_of(value) if list[float] in get_args(leaf.kind) else leaf.read(value)
+    return value if parsed is None else parsed
 
 
 def _in_kind(document: dict[str, Any]) -> dict[str, Any]:
     """The document with numbers in place of texts that say them, and text in place of the booleans
     that YAML reads "yes" and "on" as.
     """
-    found = {
+    converted = {
         key: dict(value) if isinstance(value, dict) else value for key, value in document.items()
     }
     for leaf in leaves():
-        branch: Any = found
+        branch: Any = converted
         for name in leaf.path[:-1]:
             branch = branch.get(name) if isinstance(branch, dict) else None
         if (
@@ -172,9 +172,9 @@ def _in_kind(document: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(branch, dict) and leaf.path[:-1] and branch.get(leaf.name) is None:
             branch.pop(leaf.name, None)
     for part in fields(Scenario):
-        if found.get(part.name, 0) is None:
-            found.pop(part.name)
-    return found
+        if converted.get(part.name, 0) is None:
+            converted.pop(part.name)
+    return converted
 
 
 def _fault(
@@ -186,12 +186,12 @@ def _fault(
     if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return place, f"{prefix}{place}: unknown key; {_nearest(place.rsplit('.', 1)[-1], branch)}"
     if leaf is None:
-        known = ", ".join(part.name for part in fields(branch))
+        keys = ", ".join(part.name for part in fields(branch))
         return (
             place,
             (
                 f"{prefix}{place or 'scenario'}: holds keys of its own; write {place}: and below it"
-                f" {known}"
+                f" {keys}"
             ),
         )
     shown = _shown(document, leaf)
@@ -217,12 +217,12 @@ def _place(loc: list[str]) -> tuple[str, Any, Leaf | None]:
 
 
 def _nearest(name: str, branch: Any) -> str:
-    own = [part.name for part in fields(branch)]
-    near = difflib.get_close_matches(name.replace("-", "_").lower(), own, n=2, cutoff=0.6)
+    keys = [part.name for part in fields(branch)]
+    near = difflib.get_close_matches(name.replace("-", "_").lower(), keys, n=2, cutoff=0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
     elsewhere = [leaf.key for leaf in leaves() if leaf.name == name.replace("-", "_")]
-    return f"it stands at {elsewhere[0]}" if elsewhere else f"known here: {', '.join(own)}"
+    return f"it stands at {elsewhere[0]}" if elsewhere else f"known here: {', '.join(keys)}"
 
 
 def _shown(document: Mapping[str, Any], leaf: Leaf) -> str:
@@ -250,12 +250,13 @@ def _wanted(kind: Any) -> str:
         list: "a list",
         dict: "keys with values",
     }
-    found = [
+    alternatives = [
         word
-        for wanted, word in words.items()
-        if wanted in (kind, *get_args(kind), *(getattr(k, "__origin__", 0) for k in get_args(kind)))
+        for python_type, word in words.items()
+        if python_type
+        in (kind, *get_args(kind), *(getattr(k, "__origin__", 0) for k in get_args(kind)))
     ]
-    return " or ".join(found)
+    return " or ".join(alternatives)
 
 
 def to_yaml(scenario: Scenario) -> str:
@@ -310,7 +311,7 @@ ways to say the same."""
 
 def displaced(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The document without what the given values take the place of."""
-    gone = {name for one in given for name in DISPLACES.get(one, ()) if name not in given}
+    gone = {name for argument in given for name in DISPLACES.get(argument, ()) if name not in given}
     places = {leaf.path for leaf in leaves() if leaf.name in gone}
     return {
         key: (

@@ -143,17 +143,20 @@ def passes(stages: tuple[Stage, ...]) -> tuple[float, ...]:
         weight = prod(
             stages[place].share if yes[place] else 1 - stages[place].share for place in drawn
         )
-        for place, taken in enumerate(taken_stages(stages, yes)):
-            means[place] += weight * taken / (1 - stages[place].again)
+        for place, passed in enumerate(taken_stages(stages, yes)):
+            means[place] += weight * passed / (1 - stages[place].again)
     return tuple(means)
 
 
 def taken_stages(stages: tuple[Stage, ...], drawn: Mapping[int, bool]) -> list[bool]:
     """Which stages a request takes, by the draws of those with a share below 1."""
-    taken: list[bool] = []
+    reached: list[bool] = []
     for place, stage in enumerate(stages):
-        taken.append(not any(taken[other] for other in stage.instead_of) and drawn.get(place, True))
-    return taken
+        reached.append(
+            not any(reached[alternative] for alternative in stage.instead_of)
+            and drawn.get(place, True)
+        )
+    return reached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,100 +296,100 @@ TENSOR_NAME = re.compile(r"[\w./:-]{1,200}", re.ASCII)
 
 def _faults(asked: _File) -> list[str]:
     server = asked.service
-    found = []
+    faults = []
     if not 1 <= server.gpus <= MOST_GPUS:
-        found.append(
+        faults.append(
             f"service.gpus: {server.gpus} is not possible; write a number from 1 to {MOST_GPUS}"
         )
     if not 0 <= server.overlap <= 1:
-        found.append(
+        faults.append(
             f"service.overlap: {server.overlap:g} is not possible; write 0 where batches on a GPU"
             " take turns, up to 1"
         )
     if not asked.traffic:
-        found.append("traffic: is empty; write for example [{to: MODEL, rate: 100}]")
+        faults.append("traffic: is empty; write for example [{to: MODEL, rate: 100}]")
     for kind, names in (("models", server.models), ("pipelines", server.pipelines)):
-        found += [
+        faults += [
             f"service.{kind}: {name[:40]!r} {NO_NAME}"
             for name in names
             if NAME.fullmatch(name) is None
         ]
     for name, model in server.models.items():
-        found += [f"service.models.{name}.{fault}" for fault in _model_faults(model, server.gpus)]
+        faults += [f"service.models.{name}.{fault}" for fault in _model_faults(model, server.gpus)]
     for name, steps in server.pipelines.items():
-        found += [
+        faults += [
             f"service.pipelines.{name}: {fault}" for fault in _pipeline_faults(name, steps, server)
         ]
     for place, traffic in enumerate(asked.traffic, 1):
-        found += [f"traffic[{place}].{fault}" for fault in _traffic_faults(traffic, server)]
-    return found
+        faults += [f"traffic[{place}].{fault}" for fault in _traffic_faults(traffic, server)]
+    return faults
 
 
 def _model_faults(model: _Model, gpus: int) -> list[str]:
-    found = []
+    faults = []
     if not 1 <= model.instances <= MOST_INSTANCES:
-        found.append(
+        faults.append(
             f"instances: {model.instances} is not possible; write a number from 1 to"
             f" {MOST_INSTANCES}"
         )
     if model.max_batch_size < 1:
-        found.append(f"max_batch_size: {model.max_batch_size} is not possible; write 1 or more")
+        faults.append(f"max_batch_size: {model.max_batch_size} is not possible; write 1 or more")
     if model.gpus is not None and (
         not model.gpus or any(not 0 <= gpu < gpus for gpu in model.gpus)
     ):
-        found.append(f"gpus: {list(model.gpus)} are not on a server of {gpus}; count them from 0")
+        faults.append(f"gpus: {list(model.gpus)} are not on a server of {gpus}; count them from 0")
     try:
         _time(model.time)
     except InputError as error:
-        found.append(f"time: {error.marked}")
+        faults.append(f"time: {error.marked}")
     if model.dynamic_batching is not None:
-        found += [
+        faults += [
             f"dynamic_batching.{fault}"
             for fault in _batching_faults(model.dynamic_batching, model.max_batch_size)
         ]
-    found += _search_faults(model)
+    faults += _search_faults(model)
     for kind, tensors in (("inputs", model.inputs), ("outputs", model.outputs)):
-        found += [
+        faults += [
             f"{kind}.{name}: '{text}' is no tensor; write its type and the dimensions of one item,"
             " such as FP32[3,224,224]"
             for name, text in tensors.items()
             if read_tensor(name, text) is None
         ]
-        found += [
+        faults += [
             f"{kind}: {name[:40]!r} is no name of a tensor"
             for name in tensors
             if TENSOR_NAME.fullmatch(name) is None
         ]
-    return found
+    return faults
 
 
 def _search_faults(model: _Model) -> list[str]:
     search, batching = model.search, model.dynamic_batching
-    found = []
+    faults = []
     if any(not 1 <= count <= MOST_INSTANCES for count in search.instances):
-        found.append(
+        faults.append(
             f"search.instances: {list(search.instances)} are not possible; write numbers from 1 to"
             f" {MOST_INSTANCES}"
         )
     least = max((1, *(batching.preferred_batch_size if batching is not None else ())))
     if any(size < least for size in search.max_batch_size):
-        found.append(
+        faults.append(
             f"search.max_batch_size: {list(search.max_batch_size)} must be {least} or more, as"
             " preferred_batch_size is"
         )
     if search.max_queue_delay_microseconds and batching is None:
-        found.append(
+        faults.append(
             "search.max_queue_delay_microseconds: needs dynamic_batching; add dynamic_batching: {}"
         )
     if any(delay < 0 for delay in search.max_queue_delay_microseconds):
-        found.append("search.max_queue_delay_microseconds: delays are 0 or more")
-    return found
+        faults.append("search.max_queue_delay_microseconds: delays are 0 or more")
+    return faults
 
 
 def _batching_faults(batching: DynamicBatching, most: int) -> list[str]:
-    found = []
+    faults = []
     if any(not 1 <= size <= most for size in batching.preferred_batch_size):
-        found.append(
+        faults.append(
             f"preferred_batch_size: {list(batching.preferred_batch_size)} must lie between 1 and"
             f" max_batch_size, {most}"
         )
@@ -395,34 +398,34 @@ def _batching_faults(batching: DynamicBatching, most: int) -> list[str]:
         *(policy.default_timeout_microseconds for policy in batching.policies),
     ]
     if min(times) < 0 or any(policy.max_queue_size < 0 for policy in batching.policies):
-        found.append(
+        faults.append(
             "max_queue_delay_microseconds, default_timeout_microseconds and max_queue_size: are 0"
             " or more"
         )
     levels = batching.priority_levels
     if levels > 0 and not 1 <= batching.default_priority_level <= levels:
-        found.append(
+        faults.append(
             f"default_priority_level: {batching.default_priority_level} is none of the {levels}"
             f" levels; write 1 to {levels}"
         )
     if any(not 1 <= level <= levels for level in batching.priority_queue_policy):
-        found.append(
+        faults.append(
             f"priority_queue_policy: {sorted(batching.priority_queue_policy)} are not among the"
             f" {levels} priority_levels"
         )
-    return found
+    return faults
 
 
 def _pipeline_faults(name: str, steps: tuple[str | _Step, ...], server: _Server) -> list[str]:
-    found = (
+    faults = (
         [f"'{name}' is a model too; give the pipeline another name"]
         if name in server.models
         else []
     )
     if not steps:
-        found.append("is empty; write the names of its models in order")
+        faults.append("is empty; write the names of its models in order")
     if sum(isinstance(step, _Step) and step.share < 1 for step in steps) > MOST_BRANCHES:
-        found.append(
+        faults.append(
             f"has more than {MOST_BRANCHES} steps with a share; split it into several pipelines"
         )
     before: set[str] = set()
@@ -430,36 +433,36 @@ def _pipeline_faults(name: str, steps: tuple[str | _Step, ...], server: _Server)
         model = step if isinstance(step, str) else step.model
         after = () if isinstance(step, str) else step.after or ()
         if model not in server.models:
-            found.append(f"'{model}' is none of {', '.join(server.models)}")
-        found += [
-            f"'{model}' comes after '{one}', which is no earlier step"
-            for one in after
-            if one not in before
+            faults.append(f"'{model}' is none of {', '.join(server.models)}")
+        faults += [
+            f"'{model}' comes after '{earlier}', which is no earlier step"
+            for earlier in after
+            if earlier not in before
         ]
         if isinstance(step, _Step):
-            found += _chance_faults(step, before)
+            faults += _chance_faults(step, before)
         before.add(model)
-    return found
+    return faults
 
 
 def _chance_faults(step: _Step, before: set[str]) -> list[str]:
-    found = []
+    faults = []
     if not 0 < step.share <= 1:
-        found.append(
+        faults.append(
             f"'{step.model}' has the share {step.share:g}; write a number above 0, and 1 where"
             " every request takes it"
         )
     if not 0 <= step.again < 1:
-        found.append(
+        faults.append(
             f"'{step.model}' has again: {step.again:g}; write the share that goes through it once"
             " more, 0 or more and below 1"
         )
-    found += [
+    faults += [
         f"'{step.model}' is instead of '{name}', which is no earlier step"
         for name in _names(step.instead_of)
         if name not in before
     ]
-    return found
+    return faults
 
 
 def _names(written: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -467,21 +470,21 @@ def _names(written: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _traffic_faults(one: _Traffic, server: _Server) -> list[str]:
-    found = []
+    faults = []
     if one.to not in server.models and one.to not in server.pipelines:
-        found.append(f"to: '{one.to}' is none of {', '.join((*server.models, *server.pipelines))}")
-        return found
+        faults.append(f"to: '{one.to}' is none of {', '.join((*server.models, *server.pipelines))}")
+        return faults
     if (one.rate is None) == (one.concurrency is None):
-        found.append(
+        faults.append(
             "rate, concurrency: give one of the two, requests per second or clients of a closed"
             " loop"
         )
     if one.rate is not None and not one.rate > 0:
-        found.append(f"rate: {one.rate:g} is not a rate; write requests per second above 0")
+        faults.append(f"rate: {one.rate:g} is not a rate; write requests per second above 0")
     if one.concurrency is not None and one.concurrency < 1:
-        found.append(f"concurrency: {one.concurrency} is not a number of clients; write 1 or more")
+        faults.append(f"concurrency: {one.concurrency} is not a number of clients; write 1 or more")
     if min(one.timeout_microseconds, one.turnaround_microseconds) < 0:
-        found.append("timeout_microseconds, turnaround_microseconds: are 0 or more")
+        faults.append("timeout_microseconds, turnaround_microseconds: are 0 or more")
     steps = server.pipelines.get(one.to, (one.to,))
     models = [
         server.models[name]
@@ -497,7 +500,7 @@ def _traffic_faults(one: _Traffic, server: _Server) -> list[str]:
         default=1,
     )
     if not 1 <= one.items <= least:
-        found.append(
+        faults.append(
             f"items: {one.items} do not fit a batch; write 1 to {least}, the least max_batch_size"
             " on the way"
         )
@@ -507,18 +510,18 @@ def _traffic_faults(one: _Traffic, server: _Server) -> list[str]:
         if model.dynamic_batching is not None
     ]
     if one.priority and not 1 <= one.priority <= min(levels, default=0):
-        found.append(
+        faults.append(
             f"priority: {one.priority} is no priority level of every model on the way"
             f" ({min(levels, default=0)} levels)"
         )
-    return found
+    return faults
 
 
 def _time(written: dict[str, str]) -> ServiceTime:
     """A table of durations by batch size, or ``fixed`` and ``each``."""
     if set(written) == {"fixed", "each"}:
-        fixed, each = (parse_duration(written[name], name) for name in ("fixed", "each"))
-        rows = [(1, fixed + each), (2, fixed + 2 * each)]
+        fixed, per_item = (parse_duration(written[name], name) for name in ("fixed", "each"))
+        rows = [(1, fixed + per_item), (2, fixed + 2 * per_item)]
     else:
         if not written or any(not size.isdecimal() or int(size) < 1 for size in written):
             raise InputError(

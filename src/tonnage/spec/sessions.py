@@ -78,8 +78,8 @@ def gathered(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
     import numpy as np
 
     counts = np.diff(starts)[rows]
-    own = np.append(0, counts.cumsum()).astype(np.int64)
-    return own, np.repeat(starts[rows] - own[:-1], counts) + np.arange(own[-1])
+    offsets = np.append(0, counts.cumsum()).astype(np.int64)
+    return offsets, np.repeat(starts[rows] - offsets[:-1], counts) + np.arange(offsets[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,7 +107,7 @@ def follows_of(waits: Sequence[Sequence[int]]) -> Follows:
     import numpy as np
 
     pairs = np.array(
-        [(before, row) for row, each in enumerate(waits) for before in each], np.int64
+        [(before, row) for row, awaited in enumerate(waits) for before in awaited], np.int64
     ).reshape(-1, 2)
     pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
     counts = np.bincount(pairs[:, 0], minlength=len(waits))
@@ -131,7 +131,7 @@ def of_rows(rows: Sequence[Sequence[tuple[int, int]]]) -> Contents:
     import numpy as np
 
     starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    pieces = [one for row in rows for one in row]
+    pieces = [pair for row in rows for pair in row]
     piece, until = np.array(pieces, np.int64).reshape(-1, 2).T.copy()
     return Contents(starts=starts, piece=piece, until=until)
 
@@ -157,8 +157,8 @@ def of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int], size: int) ->
     rows = []
     for number, (ids, tokens) in enumerate(zip(blocks, isl, strict=True)):
         prefix, row = -1, []
-        for place, one in enumerate(ids, start=1):
-            prefix = tree.setdefault((prefix, one), outputs + len(tree))
+        for place, identifier in enumerate(ids, start=1):
+            prefix = tree.setdefault((prefix, identifier), outputs + len(tree))
             row.append((prefix, min(place * size, tokens)))
         rows.append([*row, (number, ENDLESS)])
     return of_rows(rows)
@@ -280,10 +280,10 @@ class Drawn(NamedTuple):
         """Some of the rows; the first that is left of a session waits for nobody."""
         import numpy as np
 
-        found = Drawn(*(column[chosen] for column in self))
+        selected = Drawn(*(column[chosen] for column in self))
         if len(chosen):
-            found.pause_ps[np.flatnonzero(np.diff(found.session, prepend=-1))] = -1
-        return found
+            selected.pause_ps[np.flatnonzero(np.diff(selected.session, prepend=-1))] = -1
+        return selected
 
 
 def draw(
@@ -329,8 +329,11 @@ def contents_of(drawn: Drawn, prefix_tokens: int) -> Contents:
     shares = drawn.prefix >= 0
     starts = np.concatenate([[0], (1 + shares).cumsum()]).astype(np.int64)
     piece, until = np.empty((2, starts[-1]), np.int64)
-    own = starts[1:] - 1
-    piece[own], until[own] = drawn.session + (int(drawn.prefix.max(initial=-1)) + 1), ENDLESS
+    last_rows = starts[1:] - 1
+    piece[last_rows], until[last_rows] = (
+        drawn.session + (int(drawn.prefix.max(initial=-1)) + 1),
+        ENDLESS,
+    )
     common = starts[:-1][shares]
     piece[common], until[common] = drawn.prefix[shares], prefix_tokens
     return Contents(starts=starts, piece=piece, until=until)

@@ -57,7 +57,7 @@ class AsPairs:
 
         mapping = handler.generate_schema(dict[str, get_args(get_args(source)[0])[1]])  # type: ignore[misc]
         return core_schema.no_info_after_validator_function(
-            lambda found: tuple(found.items()), mapping
+            lambda parsed: tuple(parsed.items()), mapping
         )
 
 
@@ -108,10 +108,10 @@ def read_as(kind: type[T], values: object, where: str, error: type[Several] = Da
     """Plain values as a value of the class ``kind``; faults raise ``error``: ``DataErrors`` for
     shipped files, else ``InputErrors``.
     """
-    found, faults = attempt(kind, values, where)
-    if found is None or faults:
+    value, faults = attempt(kind, values, where)
+    if value is None or faults:
         raise error(faults)
-    return found
+    return value
 
 
 def read_entries(
@@ -129,7 +129,7 @@ def read_entries(
         for place, row in enumerate(rows, start=1)
     ]
     error.raise_if([fault for _, faults in read for fault in faults])
-    return tuple(found for found, _ in read if found is not None)
+    return tuple(value for value, _ in read if value is not None)
 
 
 def _name(row: object, place: int) -> str:
@@ -146,10 +146,10 @@ def attempt(kind: type[T], values: object, where: str) -> tuple[T | None, list[s
     except (TypeError, ValueError, RecursionError) as error:
         return None, [f"{where}: cannot be read: {error}"]
     try:
-        found: T = adapter(cast("Hashable", kind)).validate_json(text, strict=True)
+        value: T = adapter(cast("Hashable", kind)).validate_json(text, strict=True)
     except ValidationError as error:
         return None, list(_lines(error.errors(include_url=False), kind, where))
-    return found, []
+    return value, []
 
 
 def _lines(faults: Iterable[Any], kind: Any, where: str) -> Iterable[str]:
@@ -159,11 +159,11 @@ def _lines(faults: Iterable[Any], kind: Any, where: str) -> Iterable[str]:
         if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             yield f"{place}: unknown key; {_nearest(kind, loc)}"
             continue
-        said = WANTED.get(fault["type"]) or str(fault["msg"]).lower()
+        problem = WANTED.get(fault["type"]) or str(fault["msg"]).lower()
         yield (
-            f"{place}: {said}"
+            f"{place}: {problem}"
             if fault["type"] == "missing"
-            else f"{place}: {_shown(fault['input'])} {said}"
+            else f"{place}: {_shown(fault['input'])} {problem}"
         )
 
 
@@ -172,9 +172,9 @@ def _nearest(kind: Any, loc: list[str]) -> str:
     for name in loc[:-1]:
         kind = get_type_hints(kind).get(name, kind) if is_dataclass(kind) else kind
         kind = _class_in(kind) or kind
-    known = [part.name for part in fields(kind)] if is_dataclass(kind) else []
-    near = difflib.get_close_matches(loc[-1], known, n=2, cutoff=0.6)
-    return f"did you mean {' or '.join(near)}?" if near else f"known here: {', '.join(known)}"
+    keys = [part.name for part in fields(kind)] if is_dataclass(kind) else []
+    near = difflib.get_close_matches(loc[-1], keys, n=2, cutoff=0.6)
+    return f"did you mean {' or '.join(near)}?" if near else f"known here: {', '.join(keys)}"
 
 
 def _class_in(kind: Any) -> Any:
@@ -184,7 +184,7 @@ def _class_in(kind: Any) -> Any:
     return (
         kind
         if is_dataclass(kind)
-        else next((found for part in get_args(kind) if (found := _class_in(part))), None)
+        else next((inner for part in get_args(kind) if (inner := _class_in(part))), None)
     )
 
 
@@ -302,8 +302,8 @@ def _loader(fast: bool) -> Any:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"'{twice[0]}' is given twice", node.start_mark
                 )
-            found: dict[Any, Any] = super().construct_mapping(node, deep)
-            return found
+            mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+            return mapping
 
     def number(loader: Any, node: Any) -> Any:
         """Whole numbers; "1:2" is a text, as in YAML 1.2, and not 62, as in YAML 1.1."""

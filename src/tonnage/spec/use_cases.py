@@ -172,14 +172,14 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
     anything = defaults.mode is not None or lengths or limits_set
     of_prompt = lengths | {name: text for name, text in parts.items() if name != "shared_prefix"}
     shared = parts.get("shared_prefix", scenario.sessions.shared_prefix)
-    made = replace(
+    filled = replace(
         scenario,
         mode=mode,
         lengths=replace(scenario.lengths, **of_prompt),  # type: ignore[arg-type]
         sessions=replace(scenario.sessions, shared_prefix=shared),
         limits=limits,
     )
-    return made, defaults if anything else None
+    return filled, defaults if anything else None
 
 
 def _lengths_set(
@@ -197,18 +197,20 @@ def _lengths_set(
     if lengths_asked.pairs is not None or lengths_asked.mixture is not None or drawn:
         return {}, {}
     lengths = {} if lengths_asked.osl is not None else {"osl": preset.osl}
-    given = [name for name in PARTS if getattr(lengths_asked, name) is not None]
+    part_names = [name for name in PARTS if getattr(lengths_asked, name) is not None]
     follows, shares = sessions.turns is not None, sessions.shared_prefix is not None
     if lengths_asked.isl is not None:
         return lengths, {}
-    if preset.parts is None or not (given or follows or shares):
+    if preset.parts is None or not (part_names or follows or shares):
         return {"isl": preset.isl, **lengths}, {}
-    own = {name: str(getattr(preset.parts, name)) for name in PARTS if name not in given}
-    if follows and not shares and "system_prompt" in own:
-        own["shared_prefix"] = own["system_prompt"]
+    part_texts = {
+        name: str(getattr(preset.parts, name)) for name in PARTS if name not in part_names
+    }
+    if follows and not shares and "system_prompt" in part_texts:
+        part_texts["shared_prefix"] = part_texts["system_prompt"]
     made_by_turns = (
         ("history", "system_prompt") if follows else ("system_prompt",) if shares else ()
     )
     return {"isl": str(preset.parts.isl), **lengths}, {
-        name: text for name, text in own.items() if name not in made_by_turns
+        name: text for name, text in part_texts.items() if name not in made_by_turns
     }

@@ -113,8 +113,8 @@ class TraceArrivals:
             chosen = np.floor(steps + self.share) > np.floor(steps)
         else:
             chosen = rng.random(count) < self.share
-        found = np.flatnonzero(chosen)
-        return found if len(found) else np.zeros(1, dtype=np.int64)
+        places = np.flatnonzero(chosen)
+        return places if len(places) else np.zeros(1, dtype=np.int64)
 
 
 Arrivals = OpenLoop | ClosedLoop | TraceArrivals
@@ -312,10 +312,10 @@ def checked_cv(cv: float) -> float:
     Raises InputError: it is outside of ``LEAST_CV`` to ``MOST_CV``.
     """
     if not LEAST_CV <= cv <= MOST_CV:
-        said = (
+        advice = (
             f"write a number above 0 (1 is Poisson), at least {LEAST_CV:g} and at most {MOST_CV:g}"
         )
-        raise InputError(f"{option('cv')}: {cv:g} is not a coefficient of variation; {said}")
+        raise InputError(f"{option('cv')}: {cv:g} is not a coefficient of variation; {advice}")
     return cv
 
 
@@ -379,7 +379,7 @@ class Trace:
         none.
         """
         columns = ((name, getattr(self, name)) for name in ("pause_ps", "priority", "ttft_ps"))
-        given: dict[str, Any] = {
+        selected: dict[str, Any] = {
             name: column if column is None else column[rows] for name, column in columns
         }
         return replace(
@@ -390,7 +390,7 @@ class Trace:
             seed=seed,
             contents=None if self.contents is None else self.contents.part(rows),
             follows=None if self.follows is None else self.follows.part(rows),
-            **given,
+            **selected,
         )
 
 
@@ -414,13 +414,13 @@ def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:
     """
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, 2]).spawn(7)]
     if isinstance(workload.arrivals, OpenLoop):
-        found, due = _open(workload, workload.arrivals, asked, streams)
+        drawn, due = _open(workload, workload.arrivals, asked, streams)
         clients, turnaround_ps = 0, 0
     elif isinstance(workload.arrivals, ClosedLoop):
         count = math.ceil(1.2 * workload.requests / asked.requests) + 20
-        found = draw(asked, count, workload.isl, workload.osl, streams)
-        found = found.rows(np.arange(min(workload.requests, len(found.isl))))
-        due = np.full(len(found.isl), -1)
+        drawn = draw(asked, count, workload.isl, workload.osl, streams)
+        drawn = drawn.rows(np.arange(min(workload.requests, len(drawn.isl))))
+        due = np.full(len(drawn.isl), -1)
         clients, turnaround_ps = (
             workload.arrivals.concurrency,
             to_ps(workload.arrivals.turnaround_s),
@@ -430,8 +430,8 @@ def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:
             f"{option('turns')}, {option('shared_prefix')}: a recorded trace has its own; leave"
             " them out"
         )
-    contents = contents_of(found, asked.prefix_tokens)
-    isl, osl, pauses = found.isl, found.osl, None if asked.single else found.pause_ps
+    contents = contents_of(drawn, asked.prefix_tokens)
+    isl, osl, pauses = drawn.isl, drawn.osl, None if asked.single else drawn.pause_ps
     return Trace(
         due_ps=due,
         isl=isl,
@@ -448,32 +448,34 @@ def _open(
     workload: Workload, arrivals: OpenLoop, asked: Sessions, streams: list[np.random.Generator]
 ) -> tuple[Drawn, NDArray[np.int64]]:
     """The requests of an open loop, and when first turns are due."""
-    each, turns = asked.requests, max(asked.turns.longest, 1)
+    per_session, turns = asked.requests, max(asked.turns.longest, 1)
     longest_pause = (4 if asked.think.exponential else 1) * asked.think.mean_s
     lasts = (
         turns * longest_pause
         + turns * asked.tool_calls * (4 if asked.tool.exponential else 1) * asked.tool.mean_s
     )
-    under_way = lasts * arrivals.rate / each
-    count = math.ceil(1.2 * workload.requests / each + min(under_way, MOST_ROWS)) + 20
-    if not count * each <= MOST_ROWS:
-        said = (
+    under_way = lasts * arrivals.rate / per_session
+    count = math.ceil(1.2 * workload.requests / per_session + min(under_way, MOST_ROWS)) + 20
+    if not count * per_session <= MOST_ROWS:
+        problem = (
             f"{under_way:,.0f} sessions are under way at once; ask for a lower rate, fewer turns or"
             " shorter pauses"
         )
-        raise InputError(f"{option('think_time')}: at {arrivals.rate:g} requests a second {said}")
-    found = draw(asked, count, workload.isl, workload.osl, streams)
+        raise InputError(
+            f"{option('think_time')}: at {arrivals.rate:g} requests a second {problem}"
+        )
+    drawn = draw(asked, count, workload.isl, workload.osl, streams)
     begins = (
-        unit_gaps(arrivals, count, streams[6]) * min(PS_PER_S * each / arrivals.rate, FAR_PS)
+        unit_gaps(arrivals, count, streams[6]) * min(PS_PER_S * per_session / arrivals.rate, FAR_PS)
     ).cumsum() - lasts * PS_PER_S
-    pauses, first = np.maximum(found.pause_ps, 0).astype(np.float64).cumsum(), found.pause_ps < 0
-    due = np.rint(begins[found.session] + pauses - pauses[first][found.session])
+    pauses, first = np.maximum(drawn.pause_ps, 0).astype(np.float64).cumsum(), drawn.pause_ps < 0
+    due = np.rint(begins[drawn.session] + pauses - pauses[first][drawn.session])
     coming = np.flatnonzero(due >= 0)
     chosen = np.sort(coming[np.argsort(due[coming], kind="stable")][: workload.requests])
     if len(chosen) and due[chosen].max() > LONGEST_S * PS_PER_S:
         raise workload.too_long(arrivals.rate)
-    found, due = found.rows(chosen), due[chosen]
-    places = np.flatnonzero(found.pause_ps < 0)
+    drawn, due = drawn.rows(chosen), due[chosen]
+    places = np.flatnonzero(drawn.pause_ps < 0)
     order = np.argsort(np.repeat(due[places], np.diff(np.append(places, len(due)))), kind="stable")
-    ordered = Drawn(*(column[order] for column in found))
+    ordered = Drawn(*(column[order] for column in drawn))
     return ordered, np.where(ordered.pause_ps < 0, due[order], -1).astype(np.int64)

@@ -86,12 +86,12 @@ class Bounds:
     @property
     def words(self) -> str:
         """The numbers that are allowed, in words."""
-        least, most = f"{self.least:,.15g}", f"{self.most:,.15g}"
+        least, highest = f"{self.least:,.15g}", f"{self.most:,.15g}"
         if self.above:
             return f"a number above {least}" + (
-                "" if math.isinf(self.most) else f", at most {most}"
+                "" if math.isinf(self.most) else f", at most {highest}"
             )
-        return f"{least} or more" if math.isinf(self.most) else f"{least} to {most}"
+        return f"{least} or more" if math.isinf(self.most) else f"{least} to {highest}"
 
 
 SHARE = Bounds("a share", 0.0, 1.0, above=True)
@@ -125,7 +125,9 @@ def number_of(text: str, unit: Unit = "") -> float | None:
         for name, times in TIMES.items()
         if rest.startswith(name)
     )
-    return next((value * times * units[left] for times, left in parts if left in units), None)
+    return next(
+        (value * times * units[remainder] for times, remainder in parts if remainder in units), None
+    )
 
 
 def numbers_of(text: str) -> list[float] | None:

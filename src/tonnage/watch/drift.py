@@ -77,19 +77,19 @@ class Server:
         counted = self._ask(
             f"count by (__name__) ({self._of(names, exact=False)})", start, end, HOUR_S
         )
-        known = {curve.name: float(curve.values.max()) for curve in curves([counted], self._url)}
-        found = [signals for signals in HISTORIES.values() if signals.requests in known]
-        if len(found) != 1:
-            if found:
+        counts = {curve.name: float(curve.values.max()) for curve in curves([counted], self._url)}
+        histories = [signals for signals in HISTORIES.values() if signals.requests in counts]
+        if len(histories) != 1:
+            if histories:
                 raise InputError(
-                    f"{self._url}: counts {' and '.join(known)}; narrow it to one deployment with"
+                    f"{self._url}: counts {' and '.join(counts)}; narrow it to one deployment with"
                     f" {option('select')}"
                 )
-            told = f"in that time it has none of {names.replace('|', ', ')}"
+            reason = f"in that time it has none of {names.replace('|', ', ')}"
             raise InputError(
-                f"{self._url}: {told}; give another {option('range')} or {option('select')}"
+                f"{self._url}: {reason}; give another {option('range')} or {option('select')}"
             )
-        return list(self._answers(found[0], start, end, known[found[0].requests]))
+        return list(self._answers(histories[0], start, end, counts[histories[0].requests]))
 
     def _answers(
         self, signals: Signals, start: float, end: float, instances: float
@@ -116,23 +116,25 @@ class Server:
             yield self._ask(requests, begin, upto, step)
             begin = upto
         histograms = [
-            one for one in (signals.isl, signals.osl, *signals.histograms.values()) if one
+            histogram
+            for histogram in (signals.isl, signals.osl, *signals.histograms.values())
+            if histogram
         ]
         counters = [f"{histogram}_sum" for histogram in histograms]
         counters += [
-            one
-            for one in (
+            counter
+            for counter in (
                 signals.prompt_tokens,
                 signals.output_tokens,
                 signals.cache_queries,
                 signals.cache_hits,
             )
-            if one
+            if counter
         ]
         grown = [
             (f"{histogram}_bucket", "sum by (le) (increase({}[1h]))") for histogram in histograms
         ]
-        grown += [(one, "sum(increase({}[1h]))") for one in dict.fromkeys(counters)]
+        grown += [(counter, "sum(increase({}[1h]))") for counter in dict.fromkeys(counters)]
         for name, query in grown:
             yield self._ask(
                 _named(name + INCREASE, query.format(self._of(name))), start + HOUR_S, end, HOUR_S
@@ -161,11 +163,11 @@ class Server:
         except urllib.error.HTTPError as error:
             body = error.read(100_000).decode("utf-8", "replace")
             try:
-                said = str(inside(json.loads(body), "error") or body)
+                message = str(inside(json.loads(body), "error") or body)
             except (ValueError, RecursionError):
-                said = body
+                message = body
             raise InputError(
-                f"{self._url}: answers {error.code} to {query}: {' '.join(said.split())[:200]}"
+                f"{self._url}: answers {error.code} to {query}: {' '.join(message.split())[:200]}"
             ) from None
         except (OSError, ValueError, RecursionError) as error:
             raise TonnageError(
@@ -253,7 +255,9 @@ class Today:
             "breaks": (
                 None
                 if self.breaks is None
-                else [None if one is None else one.date().isoformat() for one in self.breaks]
+                else [
+                    None if moment is None else moment.date().isoformat() for moment in self.breaks
+                ]
             ),
             "forecast": ahead,
             "history": self.fit.to_json(),
@@ -357,7 +361,9 @@ def _speed(
     factor on steps that makes.
     """
     history = fit.history
-    metric = next((one for one in ("tpot", "itl") if one in history.histograms), None)
+    metric = next(
+        (candidate for candidate in ("tpot", "itl") if candidate in history.histograms), None
+    )
     if metric is None:
         return None, 1.0
     hours = history.last_week
@@ -418,9 +424,9 @@ def measured_loads(plan: Plan, fit: HistoryFit) -> str:
         f'"{seen_lengths.written}"' if seen_lengths.how == "distribution" else ""
         for seen_lengths in (fit.isl, fit.osl)
     ]
-    for some in np.array_split(order, min(LOADS, len(order))):
+    for group in np.array_split(order, min(LOADS, len(order))):
         chosen = np.zeros(len(history.requests), dtype=np.bool_)
-        chosen[some] = True
+        chosen[group] = True
         place = [
             pool.model,
             pool.gpu,

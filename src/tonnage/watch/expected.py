@@ -94,9 +94,9 @@ def counts_of(page: Page, signals: Signals) -> Counts:
             else None
         ),
         histograms={
-            metric: buckets_of(page, one)
-            for metric, one in signals.histograms.items()
-            if f"{one}_count" in page
+            metric: buckets_of(page, histogram)
+            for metric, histogram in signals.histograms.items()
+            if f"{histogram}_count" in page
         },
         stages={
             stage: buckets_of(page, name)
@@ -149,11 +149,11 @@ def reading(at_s: float, instances: Mapping[str, Page], others: Sequence[Page] =
     """One moment of a clock that never goes back; the page of an instance is empty where it did not
     answer.
     """
-    found: dict[str, Counts] = {}
+    counts: dict[str, Counts] = {}
     for url, page in instances.items():
         signals = signals_on(page)
         if signals is not None:
-            found[url] = counts_of(page, signals)
+            counts[url] = counts_of(page, signals)
     pages = (*instances.values(), *others)
     ended = {
         outcome: 0.0
@@ -161,21 +161,21 @@ def reading(at_s: float, instances: Mapping[str, Page], others: Sequence[Page] =
         if GATEWAY_UP in page or HAPROXY_UP in page
         for outcome in ENDED
     }
-    for one in (sample for page in others for sample in page.of(GATEWAY_REQUESTS)):
-        if one.labels.get("outcome") in ended:
-            ended[one.labels["outcome"]] += one.value
+    for gateway_sample in (sample for page in others for sample in page.of(GATEWAY_REQUESTS)):
+        if gateway_sample.labels.get("outcome") in ended:
+            ended[gateway_sample.labels["outcome"]] += gateway_sample.value
     for sample in (sample for page in others for sample in page.of(HAPROXY_RESPONSES)):
         ended["error" if sample.labels.get("code") == "5xx" else "ok"] += sample.value
     return Reading(
         at_s=at_s,
-        instances=found,
+        instances=counts,
         asked=tuple(instances),
         ended=ended,
         use=tuple(
-            one if name in SHARES else one / 100
+            gpu_use if name in SHARES else gpu_use / 100
             for page in pages
             for name in USE
-            for one in page.values(name)
+            for gpu_use in page.values(name)
         ),
         watts=tuple(value for page in pages for name in WATTS for value in page.values(name)),
     )
@@ -214,8 +214,8 @@ class Pages:
 
     def _page(self, url: str) -> Page:
         """An instance's page: where its engine publishes it, or where engines usually do."""
-        own = fetch(_with_path(url, self._path))
-        return Page(own or (fetch(_with_path(url, PATH)) if self._path != PATH else ""))
+        text = fetch(_with_path(url, self._path))
+        return Page(text or (fetch(_with_path(url, PATH)) if self._path != PATH else ""))
 
 
 def _with_path(url: str, path: str) -> str:
@@ -395,15 +395,15 @@ class Advice:
     def text(self) -> str:
         """The finding in one line."""
         side = "above" if self.ratio > 1 else "below"
-        found = (
+        finding = (
             f"measured {self.metric} is {self.beyond:.0%} {side} the plan's interval"
             f" ({self.ratio:.2f} times its prediction)"
         )
-        found = found.replace("%", " %")
+        finding = finding.replace("%", " %")
         if self.commands:
-            return f"calibrate: {found}"
+            return f"calibrate: {finding}"
         return (
-            f"look for a fault: {found}; more than a calibration should take up (throttled GPUs,"
+            f"look for a fault: {finding}; more than a calibration should take up (throttled GPUs,"
             " other work, other settings)"
         )
 

@@ -83,32 +83,32 @@ def _running(url: str, page: Page) -> dict[str, Value]:
     family = "" if signals is None else signals.running.partition(":")[0] or "tensorrt-llm"
     cards = _json(f"{url}/v1/models").get("data")
     card = cards[0] if isinstance(cards, list) and cards and isinstance(cards[0], dict) else {}
-    said = _json(f"{url}/server_info?config_format=json", timeout_s=INFO_S)
-    found: dict[str, Value] = {
+    server_info = _json(f"{url}/server_info?config_format=json", timeout_s=INFO_S)
+    settings: dict[str, Value] = {
         "engine": family or None,
-        "version": _json(f"{url}/version").get("version") or said.get("version"),
+        "version": _json(f"{url}/version").get("version") or server_info.get("version"),
     }
-    found |= {
+    settings |= {
         "model": card.get("root") or card.get("id"),
         "served": card.get("id"),
         "context": card.get("max_model_len"),
     }
     info = page.of("vllm:cache_config_info")
     labels: Mapping[str, Any] = info[0].labels if info else {}
-    found |= {
+    settings |= {
         "block": labels.get("block_size"),
         "blocks": labels.get("num_gpu_blocks"),
         "kv_format": labels.get("cache_dtype"),
         "prefix cache": labels.get("enable_prefix_caching"),
     }
-    found |= (
-        _of_vllm(said["vllm_config"])
-        if isinstance(said.get("vllm_config"), dict)
-        else _of_sglang(said)
-        if "tp_size" in said
+    settings |= (
+        _of_vllm(server_info["vllm_config"])
+        if isinstance(server_info.get("vllm_config"), dict)
+        else _of_sglang(server_info)
+        if "tp_size" in server_info
         else {}
     )
-    return {name: _plain(value) for name, value in found.items()}
+    return {name: _plain(value) for name, value in settings.items()}
 
 
 def _of_vllm(said: Mapping[str, Any]) -> dict[str, Value]:
@@ -118,7 +118,7 @@ def _of_vllm(said: Mapping[str, Any]) -> dict[str, Value]:
     model, cache, split, steps = (
         said.get(f"{part}_config") or {} for part in ("model", "cache", "parallel", "scheduler")
     )
-    found = {
+    settings = {
         "format": (model.get("quantization") or "none") if model else None,
         "slots": steps.get("max_num_seqs"),
         "step tokens": steps.get("max_num_batched_tokens"),
@@ -129,7 +129,7 @@ def _of_vllm(said: Mapping[str, Any]) -> dict[str, Value]:
         "kv_format": cache.get("cache_dtype"),
         "prefix cache": cache.get("enable_prefix_caching"),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _of_sglang(said: Mapping[str, Any]) -> dict[str, Value]:
@@ -168,12 +168,12 @@ def _settings(pool: Pool, running: Mapping[str, Value]) -> Iterator[Setting]:
         pool.model,
         *(
             part
-            for one in find_checkpoints(pool.model)
-            for part in (one.repository, one.repository.rsplit("/", 1)[-1])
+            for checkpoint in find_checkpoints(pool.model)
+            for part in (checkpoint.repository, checkpoint.repository.rsplit("/", 1)[-1])
         ),
     }
     model = running["model"]
-    known = (
+    same_model = (
         model is None
         or model in names
         or running["served"] in names
@@ -183,8 +183,8 @@ def _settings(pool: Pool, running: Mapping[str, Value]) -> Iterator[Setting]:
         name="model",
         planned=pool.model,
         running=model,
-        off=not known,
-        told="" if known else f"it serves {model}",
+        off=not same_model,
+        told="" if same_model else f"it serves {model}",
     )
     launch = find_engine(pool.engine_preset or pool.engine).launch
     flag = None if launch is None else launch.flag("max_context")
@@ -227,7 +227,7 @@ def _version(family: str, preset: str, running: Value) -> Setting:
     numbers = _numbers(str(running))
     of_family = sorted(
         (engine for engine in engines() if engine.family == family),
-        key=lambda one: _numbers(one.since),
+        key=lambda engine: _numbers(engine.since),
     )
     met = [
         engine_preset.name
@@ -235,9 +235,9 @@ def _version(family: str, preset: str, running: Value) -> Setting:
         if _numbers(engine_preset.since) <= numbers
     ]
     off = not met or met[-1] != preset
-    told = f"{running} is not a version of {preset}" + (f" but of {met[-1]}" if met else "")
+    remark = f"{running} is not a version of {preset}" + (f" but of {met[-1]}" if met else "")
     return Setting(
-        name="version", planned=preset, running=running, off=off, told=told if off else ""
+        name="version", planned=preset, running=running, off=off, told=remark if off else ""
     )
 
 
@@ -262,20 +262,20 @@ def _family_of(text: str) -> str:
 
 def _kv_tokens(planned: int, running: Mapping[str, Value]) -> Setting:
     block, blocks, tokens = running["block"], running["blocks"], running.get("tokens")
-    found = (
+    running_tokens = (
         int(block) * int(blocks) if isinstance(block, int) and isinstance(blocks, int) else tokens
     )
-    if not isinstance(found, int):
+    if not isinstance(running_tokens, int):
         return Setting(name="tokens of the KV cache", planned=planned, running=None, off=False)
-    share = found / planned - 1
+    share = running_tokens / planned - 1
     off = abs(share) > BLOCKS_WITHIN
-    told = (
+    remark = (
         f"{abs(share):.0%} {'more' if share > 0 else 'less'} than the {planned:,} predicted"
         if off
         else ""
     )
     return Setting(
-        name="tokens of the KV cache", planned=planned, running=found, off=off, told=told
+        name="tokens of the KV cache", planned=planned, running=running_tokens, off=off, told=remark
     )
 
 
@@ -297,7 +297,7 @@ def _plain(value: Any) -> Value:
 def _json(url: str, timeout_s: float = 2.0) -> dict[str, Any]:
     """The object behind a URL; empty where there is none."""
     try:
-        found = json.loads(fetch(url, timeout_s) or "{}")
+        document = json.loads(fetch(url, timeout_s) or "{}")
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

@@ -113,7 +113,7 @@ class Watched:
         """Joint limits that cannot have been met, whatever the metrics have to do with each
         other.
         """
-        return tuple(one for one in self.attained if one.high < one.asked)
+        return tuple(bounds for bounds in self.attained if bounds.high < bounds.asked)
 
     @property
     def uneven(self) -> tuple[str, ...]:
@@ -185,12 +185,12 @@ class Watched:
             "capacity": self.capacity,
             "headroom": self.headroom,
             "capacity_at_measured_speed": None if slower is None else slower * self.instances,
-            "attained": [asdict(one) for one in self.attained],
+            "attained": [asdict(bounds) for bounds in self.attained],
             "requests_by_instance": dict(p.by_instance),
             "split_not_the_plans": list(self.uneven),
             "limits_broken": [
                 *(f"{latency.metric} {latency.statistic}" for latency in self.broken),
-                *(one.limits for one in self.missed),
+                *(bounds.limits for bounds in self.missed),
             ],
             "advice": None if self.advice is None else self.advice.to_json(),
         }
@@ -213,13 +213,13 @@ def attained_bounds(plan: Plan, present: Present) -> Iterator[AttainedBounds]:
     for limit in plan.scenario.limits_that_count:
         if limit.share is None or limit.parts is None:
             continue
-        found = [(present.latencies.get(metric), each) for metric, each in limit.parts]
+        pairs = [(present.latencies.get(metric), factor) for metric, factor in limit.parts]
         slower = [
-            buckets.slower(each / 1e3)
-            for buckets, each in found
+            buckets.slower(factor / 1e3)
+            for buckets, factor in pairs
             if buckets is not None and buckets.count >= FEW
         ]
-        if len(slower) == len(found):
+        if len(slower) == len(pairs):
             yield AttainedBounds(
                 limits=str(limit),
                 asked=limit.share,
@@ -306,40 +306,42 @@ class TtftPart:
         """The difference and its usual causes in one sentence; "" for a part that is not off."""
         if not self.off:
             return ""
-        found = (
+        finding = (
             f"of the mean TTFT the {self.part} is {self.measured_ms:.3g} ms, expected"
             f" {self.predicted_ms:.3g}"
         )
         return (
-            f"{found}: {CAUSES[self.part]}."
+            f"{finding}: {CAUSES[self.part]}."
             if self.measured_ms > self.predicted_ms
-            else f"{found}."
+            else f"{finding}."
         )
 
 
 def parts_of_ttft(present: Present, expected: Expected) -> tuple[TtftPart, ...]:
     """Where the mean TTFT goes, as far as the engine publishes it; the rest is one part."""
-    ttft, known, planned = present.latencies.get("ttft"), present.stages, expected.ttft
+    ttft, stages, planned = present.latencies.get("ttft"), present.stages, expected.ttft
     if (
         ttft is None
         or planned is None
-        or "queue" not in known
-        or min(ttft.count, known["queue"].count) < FEW
+        or "queue" not in stages
+        or min(ttft.count, stages["queue"].count) < FEW
     ):
         return ()
     steps = planned.prefill_ms + planned.shared_ms
     predicted = planned.front_end_ms + planned.queue_ms + steps
     low, high = expected.intervals.get("ttft_ms", (predicted, predicted))
-    each: dict[Part, tuple[float, float]] = {"queue": (1e3 * known["queue"].mean, planned.queue_ms)}
-    if "prefill" in known:
-        each["prefill"] = 1e3 * known["prefill"].mean, steps
-    rest: Part = "front end" if "prefill" in known else "front end and prefill"
-    left = 1e3 * ttft.mean - sum(measured for measured, _ in each.values())
-    each = {rest: (max(left, 0.0), predicted - sum(of for _, of in each.values())), **each}
+    parts: dict[Part, tuple[float, float]] = {
+        "queue": (1e3 * stages["queue"].mean, planned.queue_ms)
+    }
+    if "prefill" in stages:
+        parts["prefill"] = 1e3 * stages["prefill"].mean, steps
+    rest: Part = "front end" if "prefill" in stages else "front end and prefill"
+    rest_ms = 1e3 * ttft.mean - sum(measured for measured, _ in parts.values())
+    parts = {rest: (max(rest_ms, 0.0), predicted - sum(of for _, of in parts.values())), **parts}
     allowed = {"less_ms": max(predicted - low, 0.0), "more_ms": max(high - predicted, 0.0)}
     return tuple(
         TtftPart(part=part, measured_ms=now, predicted_ms=plan, **allowed)
-        for part, (now, plan) in each.items()
+        for part, (now, plan) in parts.items()
     )
 
 
@@ -358,12 +360,12 @@ class Watcher:
 
     def look(self, before: Reading, now: Reading) -> Watched:
         """The deployment between two readings, next to its plan."""
-        found = present(before, now)
-        instances = max(1, found.answering)
-        lengths = (found.mean_isl, found.mean_osl) if found.requests >= FEW else (None, None)
-        share = found.requests_per_second / instances
+        stretch = present(before, now)
+        instances = max(1, stretch.answering)
+        lengths = (stretch.mean_isl, stretch.mean_osl) if stretch.requests >= FEW else (None, None)
+        share = stretch.requests_per_second / instances
         expected = self.predictor.at(share, isl=lengths[0], osl=lengths[1])
-        advice = self._advice(found, expected)
+        advice = self._advice(stretch, expected)
         slower = None
         if advice is not None:
             slower = self.predictor.at(
@@ -371,12 +373,12 @@ class Watcher:
             ).capacity
         return Watched(
             plan=self.plan,
-            present=found,
+            present=stretch,
             expected=expected,
-            latencies=tuple(latencies(self.plan, found, expected)),
-            ttft=parts_of_ttft(found, expected),
+            latencies=tuple(latencies(self.plan, stretch, expected)),
+            ttft=parts_of_ttft(stretch, expected),
             instances=instances,
-            attained=tuple(attained_bounds(self.plan, found)),
+            attained=tuple(attained_bounds(self.plan, stretch)),
             at_measured_speed=slower,
             advice=advice,
         )
@@ -484,17 +486,17 @@ def present(before: Reading, now: Reading) -> Present:
     requests = latencies["e2e"].count if "e2e" in latencies else 0.0
     prompt = _grown((then.prompt_tokens, counts.prompt_tokens) for then, counts in pairs)
     output = _grown((then.output_tokens, counts.output_tokens) for then, counts in pairs)
-    each = list(now.instances.values())
-    used = [counts.kv_used for counts in each if counts.kv_used is not None]
+    instance_counts = list(now.instances.values())
+    used = [counts.kv_used for counts in instance_counts if counts.kv_used is not None]
     return Present(
         seconds=seconds,
-        answering=len(each),
+        answering=len(instance_counts),
         asked=len(now.asked),
         requests=requests,
         requests_per_second=requests / seconds,
         output_tokens_per_second=None if output is None else output / seconds,
-        running=_sum(counts.running for counts in each),
-        waiting=_sum(counts.waiting for counts in each),
+        running=_sum(counts.running for counts in instance_counts),
+        waiting=_sum(counts.waiting for counts in instance_counts),
         kv_used=sum(used) / len(used) if used else None,
         error_share=_error_share(before, now, pairs),
         mean_isl=None if prompt is None or not requests else prompt / requests,
@@ -518,8 +520,8 @@ def _since(then: Mapping[Any, Buckets], now: Mapping[Any, Buckets], name: str) -
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return math.fsum(found) if found else None
+    numbers = [value for value in values if value is not None]
+    return math.fsum(numbers) if numbers else None
 
 
 def _grown(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:

@@ -58,7 +58,7 @@ class Spread:
 def spread(values: Values) -> Spread:
     """The spread of at least one value; percentiles are interpolated as numpy does by default."""
     p50, p90, p95, p99 = (float(v) for v in np.percentile(values, (50, 90, 95, 99)))
-    least, most = float(values.min()), float(values.max())
+    least, greatest = float(values.min()), float(values.max())
     return Spread(
         mean=float(values.mean()),
         std=float(values.std()),
@@ -67,7 +67,7 @@ def spread(values: Values) -> Spread:
         p95=p95,
         p99=p99,
         least=least,
-        most=most,
+        most=greatest,
     )
 
 
@@ -75,10 +75,11 @@ def kolmogorov_smirnov(seen: Values, drawn: Values) -> float:
     """The largest difference between the two empirical distribution functions, from 0 (alike) to 1:
     the two-sample statistic.
     """
-    ordered, other = np.sort(seen), np.sort(drawn)
-    places = np.concatenate((ordered, other))
+    ordered, sorted_drawn = np.sort(seen), np.sort(drawn)
+    places = np.concatenate((ordered, sorted_drawn))
     shares = (
-        np.searchsorted(values, places, side="right") / len(values) for values in (ordered, other)
+        np.searchsorted(values, places, side="right") / len(values)
+        for values in (ordered, sorted_drawn)
     )
     first, second = shares
     return float(np.abs(first - second).max())
@@ -145,15 +146,17 @@ def burstiness(due_s: NDArray[np.float64]) -> Burstiness:
 def dispersion(due_s: NDArray[np.float64], width_s: int) -> Dispersion:
     """Dispersion over the whole intervals of one width."""
     whole = int(due_s[-1] // width_s)
-    found = counts(due_s, width_s) if FEWEST_INTERVALS <= whole <= MOST_INTERVALS else None
-    if found is None or not found.any():
+    interval_counts = (
+        counts(due_s, width_s) if FEWEST_INTERVALS <= whole <= MOST_INTERVALS else None
+    )
+    if interval_counts is None or not interval_counts.any():
         return Dispersion(width_s=width_s, index=None, intervals=whole, peak_to_mean=None)
-    mean = float(found.mean())
+    mean = float(interval_counts.mean())
     return Dispersion(
         width_s=width_s,
-        index=float(found.var() / mean),
+        index=float(interval_counts.var() / mean),
         intervals=whole,
-        peak_to_mean=float(found.max() / mean),
+        peak_to_mean=float(interval_counts.max() / mean),
     )
 
 

@@ -151,24 +151,29 @@ def fitted_lengths(values: NDArray[np.int64]) -> FittedLengths:
     """The candidate that comes nearest: the nearest fitting one, else the one with the smallest
     largest error.
     """
-    seen = spread(values)
-    found = [
-        _compared(written, seen, values) for written in dict.fromkeys(_candidates(values, seen))
+    measured = spread(values)
+    candidates = [
+        _compared(written, measured, values)
+        for written in dict.fromkeys(_candidates(values, measured))
     ]
-    fitting = [fitted_lengths for fitted_lengths in found if fitted_lengths.fits]
+    fitting = [fitted_lengths for fitted_lengths in candidates if fitted_lengths.fits]
     return (
-        min(fitting, key=lambda one: one.distance)
+        min(fitting, key=lambda candidate: candidate.distance)
         if fitting
-        else min(found, key=lambda one: (one.error, one.distance))
+        else min(candidates, key=lambda candidate: (candidate.error, candidate.distance))
     )
 
 
 def _compared(written: str, seen: Spread, values: NDArray[np.int64]) -> FittedLengths:
     drawn = parse_lengths(written, "the fitted lengths").draw(DRAWS, np.random.default_rng(SEED))
-    found = spread(drawn)
+    drawn_spread = spread(drawn)
     distance = kolmogorov_smirnov(values, drawn)
     return FittedLengths(
-        written=written, seen=seen, drawn=found, error=seen.farthest(found), distance=distance
+        written=written,
+        seen=seen,
+        drawn=drawn_spread,
+        error=seen.farthest(drawn_spread),
+        distance=distance,
     )
 
 
@@ -189,15 +194,15 @@ def _lognormals(values: NDArray[np.int64], plus: int) -> Iterator[str]:
     """Lognormal distributions on top of a fixed part of ``plus`` tokens, which is below the least
     length.
     """
-    own = values - plus
-    logs = np.log(own)
+    varying = values - plus
+    logs = np.log(varying)
     yield from _lognormal(
         math.exp(float(logs.mean() + logs.var() / 2)),
         math.sqrt(math.expm1(float(logs.var()))),
         plus,
     )
-    yield from _lognormal(float(own.mean()), float(own.std() / own.mean()), plus)
-    p50, p95 = (float(v) for v in np.percentile(own, (50, 95)))
+    yield from _lognormal(float(varying.mean()), float(varying.std() / varying.mean()), plus)
+    p50, p95 = (float(v) for v in np.percentile(varying, (50, 95)))
     sigma = math.log(p95 / p50) / Z95
     yield from _lognormal(
         p50 * math.exp(sigma * sigma / 2), math.sqrt(math.expm1(sigma * sigma)), plus
@@ -272,13 +277,15 @@ def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
         OpenLoop(rate=rate, process="poisson"),
         OpenLoop(rate=rate, process="gamma", cv=cv),
     )
-    found = [_compared_arrivals(candidate, seen) for candidate in candidates]
+    compared = [_compared_arrivals(candidate, seen) for candidate in candidates]
     fitting = next(
-        (fitted_arrivals for fitted_arrivals in found if not fitted_arrivals.disagreement), None
+        (fitted_arrivals for fitted_arrivals in compared if not fitted_arrivals.disagreement), None
     )
     if fitting is not None:
         return fitting
-    nearest = min(found, key=lambda one: (one.disagreement == "gaps", one.error))
+    nearest = min(
+        compared, key=lambda candidate: (candidate.disagreement == "gaps", candidate.error)
+    )
     return FittedArrivals(
         process="trace",
         cv=None,
@@ -291,20 +298,23 @@ def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
 
 
 def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
-    made: NDArray[np.float64] = (
+    due: NDArray[np.float64] = (
         unit_gaps(arrivals, ARRIVAL_DRAWS, np.random.default_rng(SEED)) / arrivals.rate
     )
-    drawn = burstiness(made.cumsum())
+    drawn = burstiness(due.cumsum())
     error = seen.gaps.farthest(drawn.gaps, NOTHING * seen.gaps.mean)
     ratios = [
         (
-            dispersion.index / other.index,
-            (TOLERANCE + SIGMAS * math.sqrt(2 / dispersion.intervals + 2 / other.intervals)),
+            dispersion.index / drawn_dispersion.index,
+            (
+                TOLERANCE
+                + SIGMAS * math.sqrt(2 / dispersion.intervals + 2 / drawn_dispersion.intervals)
+            ),
         )
-        for dispersion, other in zip(seen.dispersion, drawn.dispersion, strict=True)
-        if dispersion.width_s > 1 and dispersion.index and other.index
+        for dispersion, drawn_dispersion in zip(seen.dispersion, drawn.dispersion, strict=True)
+        if dispersion.width_s > 1 and dispersion.index and drawn_dispersion.index
     ]
-    off = max(ratios, key=lambda one: abs(math.log(one[0])), default=None)
+    off = max(ratios, key=lambda pair: abs(math.log(pair[0])), default=None)
     apart = (
         any(not 1 - allowed <= ratio <= 1 + allowed for ratio, allowed in ratios)
         and arrivals.process != "constant"

@@ -52,7 +52,7 @@ class HourlyHistogram:
         counts = self.counts[hours].sum(axis=0)
         return Buckets(
             bounds=self.bounds,
-            counts=tuple(float(one) for one in counts),
+            counts=tuple(float(count) for count in counts),
             total=float(self.totals[hours].sum()),
         )
 
@@ -128,8 +128,8 @@ def history_of(found: Sequence[Curve], source: str) -> History:
     """
     by_name: dict[str, list[Curve]] = {}
     scraped_once, labels = once(found)
-    for one in scraped_once:
-        by_name.setdefault(one.name, []).append(one)
+    for scraped in scraped_once:
+        by_name.setdefault(scraped.name, []).append(scraped)
     engine, signals = _engine(by_name, source)
     counted = by_name[signals.requests]
     first, last = (
@@ -141,7 +141,7 @@ def history_of(found: Sequence[Curve], source: str) -> History:
         math.ceil(last / HOUR_S) - math.floor(first / HOUR_S),
     )
     edges = start + HOUR_S * np.arange(count + 1.0)
-    seen = np.sum([np.diff(_covered(curve, edges)) for curve in counted], axis=0) / HOUR_S
+    sampled = np.sum([np.diff(_covered(curve, edges)) for curve in counted], axis=0) / HOUR_S
     whole = np.diff(_covered_by_any(counted, edges)) >= SEEN * HOUR_S
     if not whole.any():
         raise InputError(
@@ -157,14 +157,14 @@ def history_of(found: Sequence[Curve], source: str) -> History:
         return np.sum([curve.grown(edges) for curve in curves], axis=0) if name and curves else None
 
     def gauge(*names: str) -> Values | None:
-        curves = [one for name in names for one in by_name.get(name, ())]
+        curves = [curve for name in names for curve in by_name.get(name, ())]
         return np.sum([_hourly(curve, edges) for curve in curves], axis=0) if curves else None
 
     tokens = {
         side: summed(name)
         for side, name in (("isl", signals.prompt_tokens), ("osl", signals.output_tokens))
     }
-    asked, had = (summed(name) for name in (signals.cache_queries, signals.cache_hits))
+    queries, had = (summed(name) for name in (signals.cache_queries, signals.cache_hits))
     names = (("isl", signals.isl), ("osl", signals.osl), *signals.histograms.items())
     histograms = {side: _histogram(by_name, name, edges) for side, name in names if name}
     counts = np.sum([curve.grown(edges) for curve in counted], axis=0)
@@ -177,20 +177,22 @@ def history_of(found: Sequence[Curve], source: str) -> History:
         fine=np.where(
             fine_seen, np.sum([curve.grown(fine) for curve in counted], axis=0), math.nan
         ),
-        instances=np.where(whole, seen, math.nan),
+        instances=np.where(whole, sampled, math.nan),
         histograms={
             side: hourly_histogram
             for side, hourly_histogram in histograms.items()
             if hourly_histogram is not None
         },
-        tokens={side: one for side, one in tokens.items() if one is not None},
+        tokens={
+            side: side_tokens for side, side_tokens in tokens.items() if side_tokens is not None
+        },
         running=gauge(signals.running),
         waiting=gauge(signals.waiting),
         watts=gauge(*WATTS),
         cache=(
             None
-            if asked is None or had is None or not asked.sum()
-            else float(had.sum() / asked.sum())
+            if queries is None or had is None or not queries.sum()
+            else float(had.sum() / queries.sum())
         ),
         remarks=(*_scraped_often(labels), *_of_models(counted)),
     )
@@ -229,18 +231,18 @@ def _of_models(counted: Sequence[Curve]) -> tuple[str, ...]:
 
 
 def _engine(by_name: Mapping[str, object], source: str) -> tuple[str, Signals]:
-    known = {name: signals for name, signals in HISTORIES.items() if signals.requests in by_name}
-    if len(known) != 1:
-        names = ", ".join(signals.requests for signals in (known or HISTORIES).values())
-        if known:
+    matching = {name: signals for name, signals in HISTORIES.items() if signals.requests in by_name}
+    if len(matching) != 1:
+        names = ", ".join(signals.requests for signals in (matching or HISTORIES).values())
+        if matching:
             raise InputError(
-                f"{source}: counts requests of {' and '.join(known)}; narrow it to one deployment"
-                f" ({names})"
+                f"{source}: counts requests of {' and '.join(matching)}; narrow it to one"
+                f" deployment ({names})"
             )
         raise InputError(
             f"{source}: has no counter of requests that is known; it needs one of {names}"
         )
-    return next(iter(known.items()))
+    return next(iter(matching.items()))
 
 
 def _covered(one: Curve, at: Values) -> Values:
@@ -252,13 +254,13 @@ def _covered(one: Curve, at: Values) -> Values:
 
 def _covered_by_any(some: Sequence[Curve], at: Values) -> Values:
     """The same of several series together: seconds in which at least one was sampled."""
-    each = [
+    sampled = [
         np.stack([curve.times[:-1], curve.times[1:]], axis=1)[
             np.diff(curve.times) <= GAP * curve.step_s
         ]
         for curve in some
     ]
-    spans = np.concatenate(each)
+    spans = np.concatenate(sampled)
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     reached = np.maximum.accumulate(spans[:, 1])
     starts = np.maximum(spans[:, 0], np.concatenate([[-math.inf], reached[:-1]]))
@@ -284,18 +286,22 @@ def _histogram(
     by_name: Mapping[str, Sequence[Curve]], name: str, edges: Values
 ) -> HourlyHistogram | None:
     """A histogram by the hour; None where it was not read, or observed nothing."""
-    found: dict[float, Values] = {}
+    counts_by_bound: dict[float, Values] = {}
     for curve in by_name.get(f"{name}_bucket{INCREASE}", by_name.get(f"{name}_bucket", ())):
         bound = float(curve.labels.get("le", "nan"))
         if not math.isnan(bound):
-            found[bound] = found.get(bound, 0.0) + curve.grown(edges)
+            counts_by_bound[bound] = counts_by_bound.get(bound, 0.0) + curve.grown(edges)
     sums = by_name.get(f"{name}_sum{INCREASE}", by_name.get(f"{name}_sum", ()))
-    bounds = tuple(sorted(found))
-    if not bounds or not sums or not found[bounds[-1]].any():
+    bounds = tuple(sorted(counts_by_bound))
+    if not bounds or not sums or not counts_by_bound[bounds[-1]].any():
         return None
-    counts = np.maximum.accumulate(np.stack([found[bound] for bound in bounds], axis=1), axis=1)
+    counts = np.maximum.accumulate(
+        np.stack([counts_by_bound[bound] for bound in bounds], axis=1), axis=1
+    )
     return HourlyHistogram(
-        bounds=bounds, counts=counts, totals=np.sum([one.grown(edges) for one in sums], axis=0)
+        bounds=bounds,
+        counts=counts,
+        totals=np.sum([series.grown(edges) for series in sums], axis=0),
     )
 
 
@@ -320,8 +326,8 @@ def history_of_requests(recording: Recording) -> History:
     for side, values in (("isl", recording.isl), ("osl", recording.osl)):
         lengths = np.array(values, dtype=np.float64)
         if lengths.size:
-            most = math.ceil(BINS_PER_DOUBLING * math.log2(float(lengths.max()))) + 1
-            bounds = np.unique(np.ceil(2 ** (np.arange(most + 1) / BINS_PER_DOUBLING)))
+            bins = math.ceil(BINS_PER_DOUBLING * math.log2(float(lengths.max()))) + 1
+            bounds = np.unique(np.ceil(2 ** (np.arange(bins + 1) / BINS_PER_DOUBLING)))
             cells = np.zeros((count, len(bounds) + 1))
             np.add.at(cells, (hours, np.searchsorted(bounds, lengths)), 1.0)
             totals = np.bincount(hours, weights=lengths, minlength=count).astype(np.float64)

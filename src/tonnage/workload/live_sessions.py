@@ -55,11 +55,11 @@ class LiveSessions:
 
 def live_sessions(recorded: RecordedSessions) -> LiveSessions:
     """What the sessions of a file are like."""
-    found = recorded.found_tokens()
+    cached = recorded.found_tokens()
     follows = recorded.pause_ns >= 0
     pauses = recorded.pause_ns / NS_PER_S
     think, tool = pauses[follows & ~recorded.tool], pauses[follows & recorded.tool]
-    kept = _kept(recorded)
+    kept_tokens = _kept(recorded)
     context = recorded.isl + recorded.osl
     begins = recorded.starts[:-1]
     sub = recorded.agent > 0
@@ -71,13 +71,13 @@ def live_sessions(recorded: RecordedSessions) -> LiveSessions:
         sub_agent_requests=float(sub.mean()),
         requests=spread(np.diff(recorded.starts)),
         first_prompt=spread(recorded.isl[begins]),
-        new_tokens=spread(recorded.isl - found),
-        hit_tokens=float(found.sum() / recorded.isl.sum()),
-        requests_with_hits=float((found > 0).mean()),
+        new_tokens=spread(recorded.isl - cached),
+        hit_tokens=float(cached.sum() / recorded.isl.sum()),
+        requests_with_hits=float((cached > 0).mean()),
         think_s=spread(think) if len(think) else None,
         tool_s=spread(tool) if len(tool) else None,
         session_s=spread(recorded.seconds),
-        kept_tokens=spread(kept),
+        kept_tokens=spread(kept_tokens),
         peak_tokens=spread(np.maximum.reduceat(context, begins)),
     )
 
@@ -86,12 +86,14 @@ def _kept(recorded: RecordedSessions) -> NDArray[np.float64]:
     """Tokens of the context of each session's own agent, over its time: each request's until the
     next is sent, or its answer ends.
     """
-    own = np.flatnonzero(recorded.agent == 0)
-    session, at = recorded.session[own], recorded.at_ns[own]
+    main_rows = np.flatnonzero(recorded.agent == 0)
+    session, at = recorded.session[main_rows], recorded.at_ns[main_rows]
     following = np.append(session[1:] == session[:-1], False)
-    until = np.where(following, np.append(at[1:], 0), at + np.maximum(recorded.took_ns[own], 1))
+    until = np.where(
+        following, np.append(at[1:], 0), at + np.maximum(recorded.took_ns[main_rows], 1)
+    )
     weight = np.maximum(until - at, 1).astype(np.float64)
-    tokens = (recorded.isl + recorded.osl)[own]
+    tokens = (recorded.isl + recorded.osl)[main_rows]
     count = len(recorded)
     total = np.bincount(session, weight, count)
     return np.asarray(
@@ -176,9 +178,9 @@ def _only(recorded: RecordedSessions, sessions: NDArray[np.int64]) -> RecordedSe
         else recorded.begins_ns[sessions] - recorded.begins_ns[sessions].min()
     )
     contents, follows = recorded.contents.part(rows), recorded.follows.part(rows)
-    kept = np.unique(contents.piece)
-    contents = replace(contents, piece=np.searchsorted(kept, contents.piece))
-    common = int(np.searchsorted(kept, recorded.common))
+    pieces = np.unique(contents.piece)
+    contents = replace(contents, piece=np.searchsorted(pieces, contents.piece))
+    common = int(np.searchsorted(pieces, recorded.common))
     return replace(
         recorded,
         **columns,
@@ -215,8 +217,8 @@ def written(recorded: RecordedSessions) -> str:
         for row in range(first, last):
             ids: list[int] = []
             for place in range(starts[row], starts[row + 1]):
-                own = base.setdefault(piece[place], len(base) * longest)
-                ids += range(own + len(ids), own + until[place] // size)
+                first_id = base.setdefault(piece[place], len(base) * longest)
+                ids += range(first_id + len(ids), first_id + until[place] // size)
             agent = int(recorded.agent[row])
             begin = begins.setdefault(agent, int(recorded.at_ns[row]) if agent else 0)
             request = {

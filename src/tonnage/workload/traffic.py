@@ -139,17 +139,17 @@ def sharing(traffic: Traffic) -> Sharing | None:
 
 
 def _of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int]) -> Sharing | None:
-    seen: set[int] = set()
+    known_ids: set[int] = set()
     tree: dict[tuple[int, int], int] = {}
     seen_before = hits = hit_tokens = with_hits = 0
     size = block_tokens(blocks, isl)
     for ids, tokens in zip(blocks, isl, strict=True):
-        found = _known_prefix(tree, ids)
-        seen_before += sum(identifier in seen for identifier in ids)
-        hits += found
-        with_hits += found > 0
-        hit_tokens += min(found * (size or 0), tokens)
-        seen.update(ids)
+        matched = _known_prefix(tree, ids)
+        seen_before += sum(identifier in known_ids for identifier in ids)
+        hits += matched
+        with_hits += matched > 0
+        hit_tokens += min(matched * (size or 0), tokens)
+        known_ids.update(ids)
     count = sum(map(len, blocks))
     return Sharing(
         by="blocks",
@@ -166,15 +166,15 @@ def _known_prefix(tree: dict[tuple[int, int], int], ids: Sequence[int]) -> int:
     """How many blocks of a prompt the tree of prefixes (by prefix and next id; 0 is empty) holds;
     afterwards it holds all of them.
     """
-    prefix = found = 0
-    for place, one in enumerate(ids):
-        longer = tree.get((prefix, one))
+    prefix = matched = 0
+    for place, identifier in enumerate(ids):
+        longer = tree.get((prefix, identifier))
         if longer is None:
-            longer = tree[prefix, one] = len(tree) + 1
+            longer = tree[prefix, identifier] = len(tree) + 1
         else:
-            found = place + 1
+            matched = place + 1
         prefix = longer
-    return found
+    return matched
 
 
 def _of_sessions(traffic: Traffic) -> Sharing:

@@ -74,9 +74,11 @@ def reserve_of(asked: StandbyAsked) -> Reserve | None:
             " such as 99.9%"
         )
     if (asked.mtbf is None) != (asked.repair_time is None):
-        missing, given = ("mtbf", "repair_time") if asked.mtbf is None else ("repair_time", "mtbf")
+        missing, partner = (
+            ("mtbf", "repair_time") if asked.mtbf is None else ("repair_time", "mtbf")
+        )
         raise InputError(
-            f"{option(given)}: goes with {option(missing)}; give both, such as {option('mtbf')}"
+            f"{option(partner)}: goes with {option(missing)}; give both, such as {option('mtbf')}"
             f" 8000h {option('repair_time')} 24h"
         )
     if asked.mtbf is None and (
@@ -189,9 +191,9 @@ def with_growth(plan: Plan, question: Question, answered: Callable[[Question], P
 
     spare = question.spare + (0 if best.standby is None else best.standby.extra_systems)
     by_division = months_left(1.0, (best.systems - spare) / best.systems_exact, growth)
-    left = by_division if by_division is None else _last(enough, by_division)
+    remaining_months = by_division if by_division is None else _last(enough, by_division)
     ahead = tuple(then for months in AHEAD if (then := after(months)) is not None)
-    return replace(plan, growth=Growth(per_month=growth, months_left=left, ahead=ahead))
+    return replace(plan, growth=Growth(per_month=growth, months_left=remaining_months, ahead=ahead))
 
 
 def with_regions(plan: Plan, question: Question, answered: Callable[[Question], Plan]) -> Plan:
@@ -271,17 +273,17 @@ def places(values: Many | None) -> tuple[str, ...]:
     """
     from tonnage.plan.cost import WAYS
 
-    found = () if values is None else listed(values, option("where"))
-    known: dict[str, str] = dict(zip(WAYS, WAYS, strict=True)) | dict.fromkeys(
+    names = () if values is None else listed(values, option("where"))
+    canonical: dict[str, str] = dict(zip(WAYS, WAYS, strict=True)) | dict.fromkeys(
         ("onprem", "on-premise", "on-premises"), "on-prem"
     )
-    plain = {name: name.lower().replace("_", "-").replace(" ", "-") for name in found}
-    for name in found:
-        if plain[name] not in known:
+    plain = {name: name.lower().replace("_", "-").replace(" ", "-") for name in names}
+    for name in names:
+        if plain[name] not in canonical:
             raise InputError(
                 f"{option('where')}: '{name}' is not a place; choose from {', '.join(WAYS)}"
             )
-    return tuple(known[plain[name]] for name in found)
+    return tuple(canonical[plain[name]] for name in names)
 
 
 def places_of(scenario: Scenario) -> tuple[Where, ...]:
@@ -314,13 +316,13 @@ def with_prices(prices: object, flags: list[str]) -> dict[str, Any]:
 
 def _over(base: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """Nested values with others in their place."""
-    found = dict(base)
+    merged = dict(base)
     for key, value in change.items():
-        inner = found.get(key)
-        found[key] = (
+        inner = merged.get(key)
+        merged[key] = (
             _over(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
         )
-    return found
+    return merged
 
 
 # the shape of a day without a load
@@ -341,14 +343,14 @@ def with_day(plan: Plan, asked: DemandAsked) -> Plan:
         return plan
     hours, factor = asked.working_hours or float(WORKING_HOURS), asked.peak_factor or 1.0
     requests = existing.requests_per_second / factor * hours * 3_600
-    each = asked.requests_per_user_day
+    requests_per_user = asked.requests_per_user_day
     day = ADay(
         hours=hours,
         peak_factor=factor,
         requests=requests,
         input_tokens=requests * plan.scenario.mean_isl,
         output_tokens=requests * plan.scenario.mean_osl,
-        requests_per_user=each,
-        users=None if each is None else requests / each,
+        requests_per_user=requests_per_user,
+        users=None if requests_per_user is None else requests / requests_per_user,
     )
     return replace(plan, existing=replace(existing, a_day=day))

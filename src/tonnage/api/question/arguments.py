@@ -57,10 +57,10 @@ def with_signature(arguments: type) -> Callable[[Callable[P, R]], Callable[P, R]
     """
 
     def signed(function: Callable[P, R]) -> Callable[P, R]:
-        own = inspect.signature(function)
-        kept = [
+        signature = inspect.signature(function)
+        parameters = [
             part
-            for part in own.parameters.values()
+            for part in signature.parameters.values()
             if part.kind is not inspect.Parameter.VAR_KEYWORD
         ]
         named = [
@@ -72,7 +72,7 @@ def with_signature(arguments: type) -> Callable[[Callable[P, R]], Callable[P, R]
             )
             for name, kind in arguments.__annotations__.items()
         ]
-        setattr(function, "__signature__", own.replace(parameters=[*kept, *named]))  # noqa: B010 — a function's type does not declare it
+        setattr(function, "__signature__", signature.replace(parameters=[*parameters, *named]))  # noqa: B010 — a function's type does not declare it
         return function
 
     return signed
@@ -162,20 +162,20 @@ def slo(**limits: str | Sequence[str] | None) -> tuple[Limit, ...]:
     """Limits by metric, such as ``slo(ttft="p95<=500ms", tpot=["mean 50ms"])``, contradictions
     refused. Raises InputError.
     """
-    found: list[Limit] = []
+    slo_limits: list[Limit] = []
     for metric in METRICS:
-        given = limits.get(metric) or ()
-        for text in [given] if isinstance(given, str) else given:
+        texts = limits.get(metric) or ()
+        for text in [texts] if isinstance(texts, str) else texts:
             limit = parse_limit(metric, text)
             if any(
-                (other.metric, other.statistic) == (limit.metric, limit.statistic)
-                for other in found
+                (earlier_limit.metric, earlier_limit.statistic) == (limit.metric, limit.statistic)
+                for earlier_limit in slo_limits
             ):
                 raise InputError(
                     f"{option(metric)}: {limit.statistic} is limited twice; keep one of them"
                 )
-            found.append(limit)
-    return (*found, *attainments(limits.get("attain")))
+            slo_limits.append(limit)
+    return (*slo_limits, *attainments(limits.get("attain")))
 
 
 def attainments(texts: str | Sequence[str] | None) -> tuple[Limit, ...]:
@@ -255,9 +255,11 @@ class Faults:
     def __init__(self, source: str = "", flags: Mapping[str, object] | None = None) -> None:
         """Take the file's name and the arguments that were given next to it."""
         self.source = source
-        given = {name for name, value in (flags or {}).items() if value is not None}
+        flag_names = {name for name, value in (flags or {}).items() if value is not None}
         self.keys = (
-            {leaf.name: leaf.key for leaf in leaves() if leaf.name not in given} if source else {}
+            {leaf.name: leaf.key for leaf in leaves() if leaf.name not in flag_names}
+            if source
+            else {}
         )
         self.messages: list[str] = []
 
@@ -277,13 +279,13 @@ class Faults:
     ) -> T | None:
         """As ``of``, for a name that is looked up: an unknown name is reported with its place."""
         before = len(self.messages)
-        found = self.of(make, *values, **named)
+        result = self.of(make, *values, **named)
         at = self._placed(f"{where}: ")
         self.messages[before:] = [
             line if where in line or at in line else f"{at}{line}"
             for line in self.messages[before:]
         ]
-        return found
+        return result
 
     def check(self, scenario: Scenario, simulated: Mapping[str, object] | None = None) -> None:
         """Say which numbers of a scenario, and of what ``simulate`` alone takes, are out of the
@@ -411,16 +413,16 @@ def images_of(asked: LengthsAsked, models: Sequence[Model | None], faults: Fault
     """The images of every prompt, by the rule of the one model in question; None without, or where
     something is wrong.
     """
-    known = [model for model in models if model is not None]
-    if asked.images is None or not known:
+    known_models = [model for model in models if model is not None]
+    if asked.images is None or not known_models:
         return None
-    if len(known) > 1:
+    if len(known_models) > 1:
         faults.say(
             f"{option('images')}: become other tokens in each model; ask about one model at a time,"
             " or leave it out"
         )
         return None
-    return faults.of(parse_images, asked.images, known[0].name)
+    return faults.of(parse_images, asked.images, known_models[0].name)
 
 
 def lengths_found(
@@ -495,8 +497,8 @@ def _given_twice(asked: LengthsAsked) -> str:
     """The error where lengths are given in more than one way; empty otherwise."""
     single = asked.isl is not None or asked.osl is not None
     if asked.mixture is not None and (single or asked.pairs is not None):
-        others = ", ".join(option(name) for name in ("isl", "osl", "pairs"))
-        return f"{option('mixture')} and {others}: both are given; the mixture is the lengths"
+        other_flags = ", ".join(option(name) for name in ("isl", "osl", "pairs"))
+        return f"{option('mixture')} and {other_flags}: both are given; the mixture is the lengths"
     if asked.pairs is not None and single:
         return (
             f"{option('pairs')} and {option('isl')}, {option('osl')}: both are given; the pairs are"
@@ -513,17 +515,17 @@ def as_text(value: float | str) -> str:
 def _added(
     asked: LengthsAsked, words: float, faults: Faults, images: Images | None
 ) -> tuple[int, list[Note]]:
-    given: dict[Part, float | str | None] = {
+    part_texts: dict[Part, float | str | None] = {
         "system_prompt": asked.system_prompt,
         "retrieved": asked.retrieved,
         "history": asked.history,
     }
-    if images is None and all(value is None for value in given.values()):
+    if images is None and all(value is None for value in part_texts.values()):
         return 0, []
     from tonnage.plan.note import PromptPart, PromptParts
 
     prompt_parts = []
-    for name, value in given.items():
+    for name, value in part_texts.items():
         if value is not None:
             part = faults.of(parse_part, as_text(value), option(name), words)
             if part is not None:

@@ -72,7 +72,9 @@ class Bench:
             return output
         load = question.arrivals
         items = (
-            f"items-{question.isl.mean:g}-" if len({one.isl for one in self.questions}) > 1 else ""
+            f"items-{question.isl.mean:g}-"
+            if len({bench_question.isl for bench_question in self.questions}) > 1
+            else ""
         )
         return output / (
             items
@@ -114,8 +116,8 @@ def prepare_bench(**asked: Any) -> Bench:
     )
     arrivals, pairs = _arrivals(a)
     a, items = _inference(a, infers)
-    made = _made(a, target, infers)
-    talk = _talk(a, made) if not isinstance(made, Tensors) else None
+    sent_prompts = _made(a, target, infers)
+    talk = _talk(a, sent_prompts) if not isinstance(sent_prompts, Tensors) else None
     if talk is not None:
         endpoint.talk((), "", 1)
         if isinstance(arrivals[0], OpenLoop) and arrivals[0].in_flight:
@@ -124,7 +126,7 @@ def prepare_bench(**asked: Any) -> Bench:
                 " give one of them"
             )
     question = _question(
-        a, arrivals[0], pairs, made, talk, embeds=infers or endpoint.kind == "embeddings"
+        a, arrivals[0], pairs, sent_prompts, talk, embeds=infers or endpoint.kind == "embeddings"
     )
     if a.export and not (a.tokens and streaming):
         raise InputError(
@@ -135,7 +137,7 @@ def prepare_bench(**asked: Any) -> Bench:
     setup = Setup(
         target=target,
         endpoint=endpoint,
-        prompts=made,
+        prompts=sent_prompts,
         head=request_head(
             target,
             f"{GRPC}/ModelInfer" if target.grpc else endpoint.path,
@@ -244,9 +246,14 @@ def _inference(a: BenchArguments, infers: bool) -> tuple[BenchArguments, tuple[L
 def _made(a: BenchArguments, target: Target, infers: bool) -> Prompts | FilePrompts | Tensors:
     if infers:
         page, called = _address(target) + model_path(a.model), a.model if target.grpc else ""
-        said = model_metadata(target.host, target.port, a.model) if target.grpc else fetch(page)
+        metadata = model_metadata(target.host, target.port, a.model) if target.grpc else fetch(page)
         return tensors(
-            page, said, written=tuple(a.tensor), binary=a.binary_tensors, seed=a.seed, called=called
+            page,
+            metadata,
+            written=tuple(a.tensor),
+            binary=a.binary_tensors,
+            seed=a.seed,
+            called=called,
         )
     return _prompts(a.prompt_file, a.tokenizer, a.characters_per_token, a.shared_prefix, a.seed)
 
@@ -263,14 +270,14 @@ def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
         "conversation_file",
         "sessions",
     )
-    given = [name for name in names if getattr(a, name) is not None]
-    if not given:
+    flags = [name for name in names if getattr(a, name) is not None]
+    if not flags:
         return None
     for name in ("prompt_file", "trace", "request_count", "burst_size"):
         if getattr(a, name) is not None:
             raise InputError(
                 f"{option(name)}: belongs to single requests; leave it out beside"
-                f" {option(given[0])}"
+                f" {option(flags[0])}"
             )
     file, sessions = None, None if a.sessions is None else _sessions(a, a.sessions)
     if sessions is not None:
@@ -338,13 +345,13 @@ def _sessions(a: BenchArguments, path: str) -> RecordedSessions:
         )
     recorded_sessions = read_sessions(path, option("sessions"))
     if recorded_sessions is None or not recorded_sessions.block_tokens:
-        said = (
+        problem = (
             "is no file of recorded sessions"
             if recorded_sessions is None
             else "does not name the blocks of its prompts (hash_ids)"
         )
         raise InputError(
-            f"{option('sessions')}: {path} {said}; give WEKA's, Dynamo's or AIPerf's"
+            f"{option('sessions')}: {path} {problem}; give WEKA's, Dynamo's or AIPerf's"
             " (docs/workload.md)"
         )
     return recorded_sessions
@@ -362,12 +369,12 @@ def _question(
     """The load as it was requested, with lengths from flags, a trace, or the prompts of a file."""
     osl = 1 if embeds and a.osl is None else a.osl
     listed = _listed(made, a.isl, osl) if isinstance(made, FilePrompts) else None
-    known = (
+    has_lengths = (
         pairs is not None
         or listed is not None
         or (talk is not None and (talk.file is not None or talk.sessions is not None))
     )
-    if not known and (a.isl is None or osl is None):
+    if not has_lengths and (a.isl is None or osl is None):
         raise InputError(
             f"{option('isl')}, {option('osl')}: missing; give the lengths in tokens, for example"
             " 1000 and 200"
@@ -442,11 +449,11 @@ def _listed(
 
 def _arrivals(a: BenchArguments) -> tuple[tuple[Arrivals, ...], Pairs | None]:
     """The loads, and the pairs of lengths of a trace."""
-    given = [
+    load_flags = [
         name for name in ("concurrency", "request_rate", "trace") if getattr(a, name) is not None
     ]
-    capped = given == ["concurrency", "request_rate"]
-    if len(given) != 1 and not capped:
+    capped = load_flags == ["concurrency", "request_rate"]
+    if len(load_flags) != 1 and not capped:
         names = ", ".join(option(name) for name in ("concurrency", "request_rate", "trace"))
         raise InputError(
             f"{names}: give one of them, such as a concurrency of 16, or a rate with the most"
@@ -484,12 +491,12 @@ def _workers(count: int, loads: Sequence[Arrivals], talk: Talk | None) -> int:
             f"{option('workers')}: {checked} are more than {MOST_WORKERS}; one for each core is"
             " enough"
         )
-    most = (
+    clients = (
         load.concurrency if isinstance(load, ClosedLoop) else load.in_flight
         for load in loads
         if not isinstance(load, TraceArrivals)
     )
-    return min([checked, *filter(None, most)])
+    return min([checked, *filter(None, clients)])
 
 
 def _pages(target: Target, urls: Sequence[str]) -> tuple[str, ...]:
@@ -508,8 +515,8 @@ def _pages(target: Target, urls: Sequence[str]) -> tuple[str, ...]:
         return tuple(urls)
     if target.grpc:
         return ()
-    own = f"{'https' if target.tls else 'http'}://{target.authority}/metrics"
-    return (own,) if samples(fetch(own, timeout_s=1.0)) else ()
+    metrics_url = f"{'https' if target.tls else 'http'}://{target.authority}/metrics"
+    return (metrics_url,) if samples(fetch(metrics_url, timeout_s=1.0)) else ()
 
 
 def _with(question: Question, load: Arrivals) -> Question:
@@ -577,7 +584,7 @@ def _slo(a: BenchArguments) -> Slo:
 def _extra(texts: Sequence[str]) -> dict[str, Any]:
     import json
 
-    found: dict[str, Any] = {}
+    extra_fields: dict[str, Any] = {}
     for text in texts:
         name, colon, value = text.partition(":")
         if not colon or not name:
@@ -586,10 +593,10 @@ def _extra(texts: Sequence[str]) -> dict[str, Any]:
                 " temperature:0"
             )
         try:
-            found[name] = json.loads(value)
+            extra_fields[name] = json.loads(value)
         except ValueError:
-            found[name] = value
-    return found
+            extra_fields[name] = value
+    return extra_fields
 
 
 def _priced(a: BenchArguments, *, has_output: bool) -> Callable[[Summary], dict[str, Any]] | None:
@@ -692,13 +699,13 @@ def _omitted(names: Sequence[str], infers: bool) -> Sequence[str]:
 
 
 def _headers(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    found = []
+    headers = []
     for text in texts:
         name, colon, value = text.partition(":")
         if not colon or not name.replace("-", "").isalnum():
             raise InputError(f"{option('header')}: '{name}' is not a header; write 'Name: value'")
-        found.append((name, value.strip()))
-    return tuple(found)
+        headers.append((name, value.strip()))
+    return tuple(headers)
 
 
 def _tls(target: Target, ca_file: Path | None) -> ssl.SSLContext | None:

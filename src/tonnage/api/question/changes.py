@@ -34,23 +34,23 @@ def failures_of(text: str) -> Failures:
     all) may follow. Raises InputError.
     """
     where = option("fail")
-    given = _given(text, FAIL, where, FAIL_EXAMPLE)
-    if not {"mtbf", "repair"} <= set(given):
+    settings = _given(text, FAIL, where, FAIL_EXAMPLE)
+    if not {"mtbf", "repair"} <= set(settings):
         raise InputError(
             f"{where}: '{text}' does not say mtbf and repair; write for example {FAIL_EXAMPLE}"
         )
-    retry = given.get("retry", "unanswered")
+    retry = settings.get("retry", "unanswered")
     if retry not in RETRIES:
         raise InputError(f"{where}: retry={retry} is none of {', '.join(RETRIES)}")
-    mtbf, repair = (_duration(given[name], name, where) for name in ("mtbf", "repair"))
+    mtbf, repair = (_duration(settings[name], name, where) for name in ("mtbf", "repair"))
     if mtbf <= 0:
         raise InputError(
-            f"{where}: mtbf={given['mtbf']} is no time between failures; write for example 30d"
+            f"{where}: mtbf={settings['mtbf']} is no time between failures; write for example 30d"
         )
     return Failures(
         mtbf_s=mtbf,
         repair_s=repair,
-        crews=_count(given, "crews", 0, where),
+        crews=_count(settings, "crews", 0, where),
         retry=retry,  # type: ignore[arg-type]
     )
 
@@ -65,53 +65,56 @@ def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
     from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds
 
     where = option("autoscale")
-    given = _given(text, SCALE, where, SCALE_EXAMPLE)
-    if not {"metric", "target", "max"} <= set(given):
+    settings = _given(text, SCALE, where, SCALE_EXAMPLE)
+    if not {"metric", "target", "max"} <= set(settings):
         raise InputError(
             f"{where}: '{text}' does not say metric, target and max; write for example"
             f" {SCALE_EXAMPLE}"
         )
-    if given["metric"] not in METRICS:
-        raise InputError(f"{where}: metric={given['metric']} is none of {', '.join(METRICS)}")
-    target, least, most = (
-        _number(given["target"]),
-        _count(given, "min", 1, where),
-        _count(given, "max", 0, where),
+    if settings["metric"] not in METRICS:
+        raise InputError(f"{where}: metric={settings['metric']} is none of {', '.join(METRICS)}")
+    target, least, max_instances = (
+        _number(settings["target"]),
+        _count(settings, "min", 1, where),
+        _count(settings, "max", 0, where),
     )
-    warm = _count(given, "warm", 0, where)
+    warm = _count(settings, "warm", 0, where)
     if not (0 < target < 1e12):
         raise InputError(
-            f"{where}: target={given['target']} is not possible; write what one instance is meant"
-            " for, above 0"
+            f"{where}: target={settings['target']} is not possible; write what one instance is"
+            " meant for, above 0"
         )
-    if not 1 <= least <= most <= MOST_INSTANCES - warm:
+    if not 1 <= least <= max_instances <= MOST_INSTANCES - warm:
         raise InputError(
-            f"{where}: min={least} and max={most} are not possible; write 1 ≤ min ≤ max, with warm"
-            f" at most {MOST_INSTANCES:,}"
+            f"{where}: min={least} and max={max_instances} are not possible; write 1 ≤ min ≤ max,"
+            f" with warm at most {MOST_INSTANCES:,}"
         )
     times = {
-        name: _duration(given[name], name, where)
+        name: _duration(settings[name], name, where)
         for name in ("start", "hold", "interval", "boot")
-        if name in given
+        if name in settings
     }
     if times.get("interval", 1.0) < 0.001:
-        raise InputError(f"{where}: interval={given['interval']} is too short; write 1ms or more")
+        raise InputError(
+            f"{where}: interval={settings['interval']} is too short; write 1ms or more"
+        )
     boot, link = (
         times.pop("boot", BOOT_S),
-        parse_bytes(given["link"], f"{where}: link") if "link" in given else LINK_BYTES_S,
+        parse_bytes(settings["link"], f"{where}: link") if "link" in settings else LINK_BYTES_S,
     )
     if link <= 0:
         raise InputError(
-            f"{where}: link={given['link']} moves nothing; write bytes per second, such as 1.25GB"
+            f"{where}: link={settings['link']} moves nothing; write bytes per second, such as"
+            " 1.25GB"
         )
     start = times.pop("start", None)
     start = start_seconds(deployment, link, boot) if start is None else start
     named: dict[str, Any] = {f"{name}_s": seconds for name, seconds in times.items()}
     return Autoscale(
-        metric=given["metric"],  # type: ignore[arg-type]
+        metric=settings["metric"],  # type: ignore[arg-type]
         target=target,
         least=least,
-        most=most,
+        most=max_instances,
         start_s=start,
         warm=warm,
         **named,
@@ -119,16 +122,16 @@ def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
 
 
 def _given(text: str, known: Iterable[str], where: str, example: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for part in text.split():
         name, sign, value = part.partition("=")
-        if not sign or name not in known or name in found or not value:
+        if not sign or name not in known or name in settings or not value:
             raise InputError(
                 f"{where}: '{part}' is not understood; write for example {example}, once each of"
                 f" {', '.join(known)}"
             )
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 def _duration(text: str, name: str, where: str) -> float:
@@ -189,7 +192,7 @@ def seasons_of(text: str, deployment: Deployment) -> Seasons:
         [deployment.model.max_context],
     )
     times: dict[str, float] = {}
-    for part in filter(None, (each.strip() for each in text.split(";"))):
+    for part in filter(None, (piece.strip() for piece in text.split(";"))):
         first, *rest = part.split()
         if "=" in first:
             for word in (first, *rest):
@@ -315,13 +318,13 @@ def check_scaling(scenario: Scenario, demand: Demand | None, mode: Mode) -> None
 
 def with_autoscaling(plan: Plan, question: Question, scenario: Scenario) -> Plan:
     """The plan with a rule for its choice, where one was requested."""
-    asked = scaling_of(scenario.scaling)
-    if asked is None:
+    scaling = scaling_of(scenario.scaling)
+    if scaling is None:
         return plan
     from tonnage.sizing.fleet.autoscaling import autoscaling
 
     return replace(
-        plan, autoscaling=autoscaling(question, plan, broken_share=asked[0], start_s=asked[1])
+        plan, autoscaling=autoscaling(question, plan, broken_share=scaling[0], start_s=scaling[1])
     )
 
 

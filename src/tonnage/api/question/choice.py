@@ -148,14 +148,16 @@ class Race:
             systems = None if watts is None else math.floor(aim.max_kw * 1e3 / watts + 1e-9)
             return OverPower(kw=kw, most_kw=aim.max_kw, **self._carried(candidate, systems))
         if aim.max_racks is not None:
-            taken = (
+            rack_footprint = (
                 None
                 if watts is None
                 else footprint(candidate.systems, watts, spent.watts_from, rack_kw=aim.rack_kw)
             )
-            if taken is None or taken.racks > aim.max_racks:
-                systems = None if taken is None else taken.per_rack * aim.max_racks
-                racks = None if taken is None else taken.racks
+            if rack_footprint is None or rack_footprint.racks > aim.max_racks:
+                systems = (
+                    None if rack_footprint is None else rack_footprint.per_rack * aim.max_racks
+                )
+                racks = None if rack_footprint is None else rack_footprint.racks
                 return OverRacks(
                     racks=racks,
                     most_racks=aim.max_racks,
@@ -170,13 +172,13 @@ class Race:
         """
         if systems is None:
             return {}
-        asked, needed = (
+        demanded_rate, needed = (
             self.question.demand.sizing_requests_per_second,
             _serving(candidate, self.question.spare),
         )
         serving = max(0, systems - (candidate.systems - needed))
         carried = candidate.fleet.of(serving).instances * candidate.sized_rate
-        carried = carried if carried < asked else asked * serving / needed
+        carried = carried if carried < demanded_rate else demanded_rate * serving / needed
         return {
             "system": candidate.system,
             "most_systems": systems,
@@ -185,18 +187,18 @@ class Race:
 
     def _paid(self, plan: Plan, candidate: Candidate, usd: float | None) -> dict[str, Any]:
         """What the budget buys of a candidate that costs more, or pays for in a year."""
-        most = self.aim.budget_usd
-        if usd is None or most is None:
+        budget = self.aim.budget_usd
+        if usd is None or budget is None:
             return {}
         if self.aim.budget_of == "year":
-            return self._of_a_year(plan, candidate, most)
-        return self._carried(candidate, math.floor(most / (usd / candidate.systems) + 1e-9))
+            return self._of_a_year(plan, candidate, budget)
+        return self._carried(candidate, math.floor(budget / (usd / candidate.systems) + 1e-9))
 
     def _of_a_year(self, plan: Plan, candidate: Candidate, most: float) -> dict[str, Any]:
         """The most instances of a candidate whose own load costs no more in a year, owned or
         rented, and the systems that hold them.
         """
-        asked, traffic, model = (
+        demanded_rate, traffic, model = (
             self.question.demand.sizing_requests_per_second,
             traffic_of(plan),
             catalog_id(plan.scenario.model),
@@ -213,13 +215,13 @@ class Race:
             fewer = candidate.on(
                 systems=held(instances), instances=candidate.fleet.of(held(instances)).instances
             )
-            load = traffic.times(instances * rate / asked)
+            load = traffic.times(instances * rate / demanded_rate)
             usd = outlay(
                 fewer, load, self.prices, spare=self.question.spare, model=model, where=self.where
             ).own_usd_per_year
             return usd is not None and usd <= most
 
-        low, high = 0, math.ceil(asked / rate)
+        low, high = 0, math.ceil(demanded_rate / rate)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if paid(middle) else (low, middle)
@@ -284,7 +286,9 @@ def chosen(
         _check_priced(race.aim, list(spent.values()))
         of_types = _of_types(running, spent)
         running.sort(
-            key=lambda each: race.key(each, spent[id(each)], of_types[each.gpu, each.gpus])
+            key=lambda candidate: race.key(
+                candidate, spent[id(candidate)], of_types[candidate.gpu, candidate.gpus]
+            )
         )
         if plain and running[0] is first:
             return plan
@@ -299,7 +303,7 @@ def chosen(
         place = running.index(best)
         if again.choice is None:
             running.pop(place)
-            out += [rejected(best.identity, each.reason) for each in again.rejected[:1]]
+            out += [rejected(best.identity, rejection.reason) for rejection in again.rejected[:1]]
             continue
         running[place] = race.prepared(again.choice)
         sure.add(id(running[place]))
@@ -316,12 +320,12 @@ def chosen(
         for candidate in running
         if (why := broken[id(candidate)]) is not None
     ]
-    kept = [
+    remaining = [
         candidate
         for candidate in running
         if broken[id(candidate)] is None and candidate is not best
     ]
-    candidates = () if best is None else (best, *kept)
+    candidates = () if best is None else (best, *remaining)
     deep = None if best is None else plan if best is first else search(_alone(question, best))
     return _made(plan, deep, candidates, (*over, *out, *plan.rejected), aim)
 
@@ -335,25 +339,25 @@ def _carried_by_search(
     """Put what the search finds that the allowed systems, or instances, carry in place of what
     division says, of what carries most.
     """
-    found = set[int]()
+    searched_ids = set[int]()
     while True:
-        most = {
+        carried_rates = {
             id(candidate): getattr(broken[id(candidate)], "most_requests_per_second", None) or 0.0
             for candidate in running
         }
-        best = max(running, key=lambda one: most[id(one)])
+        best = max(running, key=lambda candidate: carried_rates[id(candidate)])
         why = broken[id(best)]
         if (
-            id(best) in found
-            or not most[id(best)]
+            id(best) in searched_ids
+            or not carried_rates[id(best)]
             or not isinstance(why, Most)
             or why.most_systems is None
         ):
             return
-        found.add(id(best))
-        asked = narrowed(question, best)
+        searched_ids.add(id(best))
+        narrowed_question = narrowed(question, best)
         system, count = (
-            system_for(question, asked.gpus[0]),
+            system_for(question, narrowed_question.gpus[0]),
             why.most_systems - (best.systems - _serving(best, question.spare)),
         )
         # single instances are paid for
@@ -364,10 +368,12 @@ def _carried_by_search(
         ):
             system, count = (
                 replace(system, gpus=best.parallelism.gpus),
-                round(most[id(best)] / best.sized_rate),
+                round(carried_rates[id(best)] / best.sized_rate),
             )
         existing = search(
-            replace(asked, have=(Owned(count=count, system=system),), spare=0, deepen=False),
+            replace(
+                narrowed_question, have=(Owned(count=count, system=system),), spare=0, deepen=False
+            ),
             rows=False,
         ).existing
         if existing is None:
@@ -375,7 +381,8 @@ def _carried_by_search(
         carried = existing.requests_per_second
         rented = system.gpus == best.parallelism.gpus  # which the price counts as the whole fleet's
         broken[id(best)] = replace(
-            why, most_requests_per_second=min(carried, most[id(best)]) if rented else carried
+            why,
+            most_requests_per_second=min(carried, carried_rates[id(best)]) if rented else carried,
         )
 
 
@@ -384,12 +391,12 @@ def with_runner_up(
 ) -> Plan:
     """The plan with the best deployment on another GPU type; arguments as of ``chosen``."""
     choice = plan.choice
-    others = {
+    candidates_by_gpu = {
         candidate.gpu: candidate
         for candidate in reversed(plan.candidates)
         if choice is not None and candidate.gpu != choice.gpu
     }
-    if choice is None or not others or question.offline or plan.demand.of_existing:
+    if choice is None or not candidates_by_gpu or question.offline or plan.demand.of_existing:
         return plan
     race = Race(question=question, aim=Aim(), reserve=None, prices=prices, where=where)
 
@@ -400,23 +407,26 @@ def with_runner_up(
         usd = cost(candidate)
         return (usd is None, usd or 0.0, *by_gpus_needed(candidate))
 
-    own = cost(choice)
-    for near in sorted(others.values(), key=order):
-        other = search(replace(_of_gpu(question, near), deepen=False), rows=False).choice
-        if other is None:
+    choice_usd = cost(choice)
+    for near in sorted(candidates_by_gpu.values(), key=order):
+        rival = search(replace(_of_gpu(question, near), deepen=False), rows=False).choice
+        if rival is None:
             continue
-        usd = cost(other)
+        usd = cost(rival)
         runner_up = RunnerUp(
-            deployment=other.identity,
-            system=other.system,
-            systems=other.systems,
-            gpus=other.gpus,
-            systems_exact=other.systems_exact,
+            deployment=rival.identity,
+            system=rival.system,
+            systems=rival.systems,
+            gpus=rival.gpus,
+            systems_exact=rival.systems_exact,
             usd_per_year=usd,
-            more_usd_per_year=None if usd is None or own is None else usd - own,
+            more_usd_per_year=None if usd is None or choice_usd is None else usd - choice_usd,
         )
         # its row came from short runs
-        rows = tuple(other if one.identity == other.identity else one for one in plan.candidates)
+        rows = tuple(
+            rival if candidate.identity == rival.identity else candidate
+            for candidate in plan.candidates
+        )
         return replace(plan, runner_up=runner_up, candidates=rows)
     return plan
 

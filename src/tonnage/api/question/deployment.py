@@ -270,15 +270,15 @@ def scheduler_of(batcher: str | None, engine: str) -> Scheduler | None:
         return "static"
     if batcher == "one-prefill":
         return "one-prefill"
-    own = find_engine(engine).knobs.scheduler
+    preset_scheduler = find_engine(engine).knobs.scheduler
     if batcher == "max-utilization":
-        if own not in ("tensorrt-llm", "static"):
+        if preset_scheduler not in ("tensorrt-llm", "static"):
             raise InputError(
                 f"{option('batcher')}: max-utilization is a capacity policy of TensorRT-LLM;"
                 f" {engine} has none, leave it out"
             )
         return "max-utilization"
-    return "tensorrt-llm" if own == "static" else own
+    return "tensorrt-llm" if preset_scheduler == "static" else preset_scheduler
 
 
 MOST_POOL_INSTANCES = 1_000
@@ -290,8 +290,8 @@ def pools_of(
     """The two pools that are requested, both of the one deployment; None where none are. Raises
     InputError.
     """
-    asked = search.disaggregated
-    if asked is None or asked is False:
+    pool_counts = search.disaggregated
+    if pool_counts is None or pool_counts is False:
         for name in ("kv_link", "kv_overlap"):
             if getattr(search, name) is not None:
                 raise InputError(
@@ -314,7 +314,7 @@ def pools_of(
         )
     from tonnage.simulator.disaggregated import Disaggregated
 
-    prefill, decode = _numbers(asked)
+    prefill, decode = _numbers(pool_counts)
     return Disaggregated(
         prefill=(
             deployment if deployment.speculation is None else replace(deployment, speculation=None)
@@ -384,16 +384,16 @@ def sized_pools(scenario: Scenario, *, mode: str, shares: bool) -> Pools | None:
             f"two pools are not scaled over hours; {away} drop {option('autoscale')}",
         ),
     )
-    said = next((why for found, why in refused if found), None)
-    if said is not None:
-        raise InputError(f"{option('disaggregated')}: {said}")
+    reason = next((why for applies, why in refused if applies), None)
+    if reason is not None:
+        raise InputError(f"{option('disaggregated')}: {reason}")
     return Pools(
         link_bytes_s=link_asked(search_asked.kv_link), overlap=bool(search_asked.kv_overlap)
     )
 
 
 def _any(part: StandbyAsked | ScalingAsked) -> bool:
-    return any(getattr(part, one.name) is not None for one in fields(part))
+    return any(getattr(part, leaf.name) is not None for leaf in fields(part))
 
 
 def _numbers(asked: object) -> tuple[int, int]:
@@ -414,13 +414,13 @@ def link_asked(asked: object) -> float | None:
     """
     if asked is None:
         return None
-    found = parse_bytes(str(asked).strip().removesuffix("/s"), option("kv_link"))
-    if found <= 0:
+    bytes_per_second = parse_bytes(str(asked).strip().removesuffix("/s"), option("kv_link"))
+    if bytes_per_second <= 0:
         raise InputError(
             f"{option('kv_link')}: '{asked}' is not possible; write bytes per second and GPU above"
             " 0, such as 50GB/s"
         )
-    return float(found)
+    return float(bytes_per_second)
 
 
 BY_CONTENT = ("prefix-aware", "session")  # routers that look at what requests have in common
@@ -434,10 +434,10 @@ def router_of(name: str | None, *, by_content: bool = False, default: str = DEFA
 
     Raises InputError: no router that the requests can be routed by.
     """
-    known = [each for each in ROUTERS if by_content or each not in BY_CONTENT]
+    routers = [router for router in ROUTERS if by_content or router not in BY_CONTENT]
     plain = None if name is None else name.strip().lower().replace("_", "-").replace(" ", "-")
-    if plain is not None and plain not in known:
+    if plain is not None and plain not in routers:
         raise InputError(
-            f"{option('router')}: '{name}' is not a router; choose from {', '.join(known)}"
+            f"{option('router')}: '{name}' is not a router; choose from {', '.join(routers)}"
         )
     return plain or default

@@ -113,7 +113,7 @@ def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]
     return (
         [once]
         if rate is None
-        else [once.at_mean(each) for each in rates(rate, option("request_rate"))]
+        else [once.at_mean(mean_rate) for mean_rate in rates(rate, option("request_rate"))]
     )
 
 
@@ -271,7 +271,7 @@ def _of_client(path: str, where: str) -> Recording:
 def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
     answered = sorted(
         (request for request in run.requests if not request.outcome and request.osl >= 1),
-        key=lambda one: one.due_ns,
+        key=lambda request: request.due_ns,
     )
     if len(answered) < 2 or answered[0].due_ns == answered[-1].due_ns:
         raise InputError(

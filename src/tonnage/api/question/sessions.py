@@ -47,44 +47,48 @@ def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
     """The sessions that a scenario asks for; None where requests have nothing to do with one
     another. Raises InputError.
     """
-    asked = scenario.sessions
-    if replace(asked, longest_pause=None, session_tiers=None) == SessionsAsked():
+    sessions_asked = scenario.sessions
+    if replace(sessions_asked, longest_pause=None, session_tiers=None) == SessionsAsked():
         return None
     words = scenario.lengths.words_per_token or WORDS_PER_TOKEN
-    prefix = _prefix(asked, words)
+    prefix = _prefix(sessions_asked, words)
     turns = (
         Lengths(mean=1.0)
-        if asked.turns is None
-        else parse_lengths(as_text(asked.turns), option("turns"))
+        if sessions_asked.turns is None
+        else parse_lengths(as_text(sessions_asked.turns), option("turns"))
     )
     if turns.longest > MOST_TURNS:
         raise InputError(
-            f"{option('turns')}: '{asked.turns}' is more than {MOST_TURNS:,} turns of one"
+            f"{option('turns')}: '{sessions_asked.turns}' is more than {MOST_TURNS:,} turns of one"
             " conversation; write fewer"
         )
-    calls = 0 if asked.tool_calls is None else asked.tool_calls
-    if asked.think_time is not None and turns.longest <= 1:
+    calls = 0 if sessions_asked.tool_calls is None else sessions_asked.tool_calls
+    if sessions_asked.think_time is not None and turns.longest <= 1:
         raise InputError(
             f"{option('think_time')}: is the time between two turns; give {option('turns')} too"
         )
-    if not calls and (asked.tool_delay is not None or asked.tool_tokens is not None):
+    if not calls and (
+        sessions_asked.tool_delay is not None or sessions_asked.tool_tokens is not None
+    ):
         raise InputError(
             f"{option('tool_delay')}, {option('tool_tokens')}: belong to tools; give"
             f" {option('tool_calls')} too"
         )
     result = (
         None
-        if asked.tool_tokens is None
-        else parse_lengths(as_text(asked.tool_tokens), option("tool_tokens"), words)
+        if sessions_asked.tool_tokens is None
+        else parse_lengths(as_text(sessions_asked.tool_tokens), option("tool_tokens"), words)
     )
     return Sessions(
         prefix_tokens=prefix,
-        prefix_share=1.0 if asked.shared_prefix_share is None else asked.shared_prefix_share,
-        prefixes=1 if asked.shared_prefixes is None else asked.shared_prefixes,
+        prefix_share=1.0
+        if sessions_asked.shared_prefix_share is None
+        else sessions_asked.shared_prefix_share,
+        prefixes=1 if sessions_asked.shared_prefixes is None else sessions_asked.shared_prefixes,
         turns=turns,
-        think=_pause(asked.think_time, "think_time"),
+        think=_pause(sessions_asked.think_time, "think_time"),
         tool_calls=calls,
-        tool=_pause(asked.tool_delay, "tool_delay"),
+        tool=_pause(sessions_asked.tool_delay, "tool_delay"),
         tool_tokens=result,
     )
 
@@ -152,13 +156,15 @@ def shared_blocks(recording: Recording, scenario: Scenario) -> Recording:
     from tonnage.sizing.question import found_tokens
 
     blocks, isl = recording.blocks, recording.isl
-    known = (
+    replayable = (
         blocks
         and isl
         and replays_lengths(scenario.lengths)
         and block_tokens(blocks, isl) is not None
     )
-    return recording if known and found_tokens(blocks, isl) > 0 else replace(recording, blocks=())
+    return (
+        recording if replayable and found_tokens(blocks, isl) > 0 else replace(recording, blocks=())
+    )
 
 
 def sharing_of(
@@ -235,8 +241,8 @@ def spread_lengths(
     They vary as ``spread`` says; where it says nothing as recorded traffic of the use case does, or
     by the first of ``SPREADS``.
     """
-    if (asked := scenario.lengths.spread) is not None:
-        spread = lengths.spread(spread_of(asked))
+    if (spread_text := scenario.lengths.spread) is not None:
+        spread = lengths.spread(spread_of(spread_text))
         for model in models:
             if (
                 model is not None
@@ -245,15 +251,15 @@ def spread_lengths(
                 >= lengths.isl.longest + lengths.osl.longest
             ):
                 raise InputError(
-                    f"{option('spread')}: requests as spread as '{asked}' come to"
+                    f"{option('spread')}: requests as spread as '{spread_text}' come to"
                     f" {spread.isl.longest + spread.osl.longest:,} tokens, more than the context of"
                     f" {model.name}, {model.max_context:,}; write 20%, or exact"
                 )
         return spread
     recorded = [row for row in recorded_lengths().values() if scenario.use_case in row.use_cases]
     spreads: tuple[Spread, ...] = (*recorded, *SPREADS)
-    for each in spreads:
-        spread = lengths.spread(each)
+    for trial_spread in spreads:
+        spread = lengths.spread(trial_spread)
         try:
             sharing = sharing_of(scenario, spread, recording)
             for model in models:
@@ -306,16 +312,16 @@ def sized_router(name: str | None, sharing: Sharing | None, deploy_on: str = "")
             else DEFAULT_ROUTER
         )
     )
-    found = router_of(name, by_content=sharing is not None or name in BY_CONTENT, default=usual)
-    if sharing is None and found in BY_CONTENT:
+    router = router_of(name, by_content=sharing is not None or name in BY_CONTENT, default=usual)
+    if sharing is None and router in BY_CONTENT:
         raise InputError(
-            f"{option('router')}: {found} looks at what prompts share, and these share nothing;"
+            f"{option('router')}: {router} looks at what prompts share, and these share nothing;"
             f" give {option('turns')}, {option('shared_prefix')} or a trace with hash_ids, or"
             " another router"
         )
     runs = TARGETS.get(deploy_on)
-    if runs is None or found in runs.routers:
-        return found
+    if runs is None or router in runs.routers:
+        return router
     if name is None:
         return (
             "prefix-aware"
@@ -323,7 +329,7 @@ def sized_router(name: str | None, sharing: Sharing | None, deploy_on: str = "")
             else runs.routers[0]
         )
     raise InputError(
-        f"{option('router')}: {deploy_on} has no router like {found}; write"
+        f"{option('router')}: {deploy_on} has no router like {router}; write"
         f" {' or '.join(runs.routers)}, or another {option('deploy_on')}"
     )
 
@@ -361,19 +367,19 @@ def sessions_questions(
     tiers = faults.of(asked_tiers, scenario.search.kv_tiers, USUAL) or USUAL
     questions = []
     for model, precisions in models.items():
-        own = faults.of(served_by, cut, model)
-        pairs = None if own is None else own.recording.pairs()
-        if own is not None and pairs is not None and demand is not None:
+        model_sessions = faults.of(served_by, cut, model)
+        pairs = None if model_sessions is None else model_sessions.recording.pairs()
+        if model_sessions is not None and pairs is not None and demand is not None:
             isl, osl = pairs.lengths()
-            asked = {
+            arguments = {
                 **rest,
                 "precisions": rest["precisions"] or precisions,
-                "sharing": Sharing(recorded=own, tiers=tiers),
+                "sharing": Sharing(recorded=model_sessions, tiers=tiers),
                 "tune": False,
                 "session_tiers": bool(scenario.sessions.session_tiers),
             }
             questions.append(
-                Question(model=model, isl=isl, osl=osl, pairs=pairs, demand=demand, **asked)
+                Question(model=model, isl=isl, osl=osl, pairs=pairs, demand=demand, **arguments)
             )
     InputErrors.raise_if(faults.messages)
     return tuple(questions)
@@ -392,24 +398,28 @@ def check_no_sessions(scenario: Scenario) -> None:
     """Refuse what belongs to recorded sessions where the trace is none of these. Raises InputError:
     naming it.
     """
-    said = [name for name in (*UNITS, "share_active") if getattr(scenario.demand, name) is not None]
-    said += [name for name in LIMITS_OF_SESSIONS if getattr(scenario.limits, name) is not None]
-    said += [
+    leaf_names = [
+        name for name in (*UNITS, "share_active") if getattr(scenario.demand, name) is not None
+    ]
+    leaf_names += [
+        name for name in LIMITS_OF_SESSIONS if getattr(scenario.limits, name) is not None
+    ]
+    leaf_names += [
         name
         for name in ("longest_pause", "session_tiers")
         if getattr(scenario.sessions, name) is not None
     ]
-    if said:
+    if leaf_names:
         raise InputError(
-            f"{option(said[0])}: belongs to recorded sessions; give {option('trace')} a file of"
-            " them (docs/workload.md)"
+            f"{option(leaf_names[0])}: belongs to recorded sessions; give {option('trace')} a file"
+            " of them (docs/workload.md)"
         )
 
 
 def check_sessions_alone(scenario: Scenario) -> None:
     """Refuse what is not sized with recorded sessions. Raises InputError: naming it."""
     demand, search = scenario.demand, scenario.search
-    others = (
+    demand_names = (
         "peak_rps",
         "mean_rps",
         "users",
@@ -419,28 +429,30 @@ def check_sessions_alone(scenario: Scenario) -> None:
         "peak_percentile",
         "peak_factor",
     )
-    said = [name for name in others if getattr(demand, name) is not None]
-    said += [
+    leaf_names = [name for name in demand_names if getattr(demand, name) is not None]
+    leaf_names += [
         name
         for name in ("isl", "osl", "pairs", "mixture", "images")
         if getattr(scenario.lengths, name) is not None
     ]
-    said += [
+    leaf_names += [
         name
         for name in ("turns", "shared_prefix", "tool_calls")
         if getattr(scenario.sessions, name) is not None
     ]
-    said += [
+    leaf_names += [
         name
         for name in ("disaggregated", "speculation", "arrivals", "load")
         if getattr(search, name) is not None
     ]
-    said += ["autoscale"] if scenario.scaling.autoscale else []
-    said += [name for name in ("have", "benchmarks") if getattr(scenario, name) is not None]
+    leaf_names += ["autoscale"] if scenario.scaling.autoscale else []
+    leaf_names += [name for name in ("have", "benchmarks") if getattr(scenario, name) is not None]
     if search.router not in (None, "session"):
-        said.append("router")
-    if said:
-        raise InputError(f"{option(said[0])}: recorded sessions are sized without it; leave it out")
+        leaf_names.append("router")
+    if leaf_names:
+        raise InputError(
+            f"{option(leaf_names[0])}: recorded sessions are sized without it; leave it out"
+        )
 
 
 def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
@@ -450,9 +462,9 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
     from tonnage.plan.demand import Demand, DemandSource
     from tonnage.sizing.demand import WORKING_DAYS, WORKING_HOURS, working_week
 
-    given = [name for name in UNITS if getattr(asked, name) is not None]
-    if len(given) != 1:
-        what = "several are given" if given else "none is given"
+    unit_names = [name for name in UNITS if getattr(asked, name) is not None]
+    if len(unit_names) != 1:
+        what = "several are given" if unit_names else "none is given"
         such = (
             "say with one of them how many recorded sessions there are, such as"
             f" {option('sessions')} 400"
@@ -465,11 +477,13 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
         )
     lasts_h = float(held.lasts_s.mean()) / 3600
     share = SHARE_ACTIVE if asked.share_active is None else asked.share_active
-    value = float(getattr(asked, given[0]))
-    sessions = value * {"sessions": 1.0, "sessions_per_hour": lasts_h, "engineers": share}[given[0]]
+    value = float(getattr(asked, unit_names[0]))
+    sessions = (
+        value * {"sessions": 1.0, "sessions_per_hour": lasts_h, "engineers": share}[unit_names[0]]
+    )
     if not (math.isfinite(value) and 0 < sessions <= MOST_SESSIONS):
         raise InputError(
-            f"{option(given[0])}: {value:g} is not possible; write above 0, at most"
+            f"{option(unit_names[0])}: {value:g} is not possible; write above 0, at most"
             f" {MOST_SESSIONS:,.0f} sessions at once"
         )
     rate = sessions * held.pace

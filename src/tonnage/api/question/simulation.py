@@ -108,7 +108,7 @@ OF_DEPLOYMENT = (
 MOST_INSTANCES = 1_000
 
 # arguments that no scenario has; ``requests`` there is the size of a job
-OWN = tuple(one.name for one in fields(SimulationAsked))
+OWN = tuple(leaf.name for leaf in fields(SimulationAsked))
 
 # Leaves that are no knobs of an engine
 LOADS = (
@@ -185,53 +185,57 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     from tonnage.spec.scenario_file import displaced, scenario_of
 
     document, source = document_of(scenario)
-    given = plain(asked)
-    own = {name: given.pop(name) for name in OWN if name in given}
-    if given.get("trace") is not None and given.get("arrivals") is None:
-        given["arrivals"] = "trace"
-    written = scenario_of(displaced(document, given), given, source)
-    found, _ = with_defaults(written)
-    faults = Faults(source, {**dict.fromkeys(OWN, True), **given})
-    unlike = faults.of(_groups, found, own)
-    deployment = unlike[0].deployment if unlike else _deployment(found, own, faults)
-    lengths = _lengths(found, deployment, faults)
+    arguments = plain(asked)
+    run_arguments = {name: arguments.pop(name) for name in OWN if name in arguments}
+    if arguments.get("trace") is not None and arguments.get("arrivals") is None:
+        arguments["arrivals"] = "trace"
+    written = scenario_of(displaced(document, arguments), arguments, source)
+    full_scenario, _ = with_defaults(written)
+    faults = Faults(source, {**dict.fromkeys(OWN, True), **arguments})
+    unlike = faults.of(_groups, full_scenario, run_arguments)
+    deployment = (
+        unlike[0].deployment if unlike else _deployment(full_scenario, run_arguments, faults)
+    )
+    lengths = _lengths(full_scenario, deployment, faults)
     if deployment is not None and lengths is not None:
         deployment = replace(deployment, images=lengths.pictured)
-    sessions = faults.of(sessions_of, found, lengths) if lengths is not None else None
+    sessions = faults.of(sessions_of, full_scenario, lengths) if lengths is not None else None
     tiers = (
-        faults.of(simulated_tiers, found.search.kv_tiers, deployment)
+        faults.of(simulated_tiers, full_scenario.search.kv_tiers, deployment)
         if deployment is not None
         else None
     )
-    faults.check(found, own)
-    faults.of(_check_load, found, own)
+    faults.check(full_scenario, run_arguments)
+    faults.of(_check_load, full_scenario, run_arguments)
     InputErrors.raise_if(faults.messages)
     if lengths is None or deployment is None:
         raise InputError("nothing was asked")
-    made = _simulation(found, own, deployment, lengths, unlike or ())
-    if made.workloads[0].recorded is not None:
-        _check_shared(made)
+    simulation = _simulation(full_scenario, run_arguments, deployment, lengths, unlike or ())
+    if simulation.workloads[0].recorded is not None:
+        _check_shared(simulation)
     if sessions is not None:
-        first = made.workloads[0]
+        first = simulation.workloads[0]
         recorded = isinstance(first.arrivals, TraceArrivals) or first.pairs is not None
-        _check_shared(made)
+        _check_shared(simulation)
         check_sessions(sessions, deployment.model, first.isl, first.osl, recorded=recorded)
-        made = replace(
-            made,
-            workloads=tuple(replace(workload, sessions=sessions) for workload in made.workloads),
+        simulation = replace(
+            simulation,
+            workloads=tuple(
+                replace(workload, sessions=sessions) for workload in simulation.workloads
+            ),
         )
-    several = made.instances > 1 or made.pools is not None or made.changes
+    several = simulation.instances > 1 or simulation.pools is not None or simulation.changes
     alone = not several and deployment.parallelism.dp == 1 and sessions is None
     drafted = deployment.speculation is not None
     workloads = with_classes(
-        made.workloads,
-        found.search.classes,
+        simulation.workloads,
+        full_scenario.search.classes,
         deployment.knobs,
-        made.limits,
+        simulation.limits,
         alone=alone,
         drafted=drafted,
     )
-    made = replace(made, workloads=workloads)
+    simulation = replace(simulation, workloads=workloads)
     arrivals = workloads[0].arrivals
     if (
         isinstance(arrivals, OpenLoop)
@@ -242,25 +246,25 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
             f"{option('concurrency')}: with {option('request_rate')} it caps the requests in flight"
             " of one instance, without sessions and attention ranks; leave one of the two out"
         )
-    if made.workloads[0].shares and made.changes:
-        said = ", ".join(map(option, CHANGING))
+    if simulation.workloads[0].shares and simulation.changes:
+        flags = ", ".join(map(option, CHANGING))
         raise InputError(
-            f"{said}: cannot be combined with shared prompts yet ({option('turns')},"
+            f"{flags}: cannot be combined with shared prompts yet ({option('turns')},"
             f" {option('shared_prefix')}, a trace with hash_ids); leave out one of the two"
         )
-    if made.router in BY_CONTENT and not made.workloads[0].shares:
+    if simulation.router in BY_CONTENT and not simulation.workloads[0].shares:
         blind = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
         raise InputError(
-            f"{option('router')}: {made.router} looks at what prompts share, and these share"
+            f"{option('router')}: {simulation.router} looks at what prompts share, and these share"
             f" nothing; give {option('turns')}, {option('shared_prefix')} or a trace with hash_ids,"
             f" or choose one of {blind}"
         )
-    if tiers and not made.workloads[0].shares:
+    if tiers and not simulation.workloads[0].shares:
         raise InputError(
             f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give"
             f" {option('turns')} or the like"
         )
-    return _reaching_a_change(replace(made, tiers=tiers or ()))
+    return _reaching_a_change(replace(simulation, tiers=tiers or ()))
 
 
 def _reaching_a_change(made: Simulation) -> Simulation:
@@ -347,13 +351,14 @@ def _simulation(
             f"{option('disaggregated')}: two pools neither fail nor change so far; leave out"
             f" {', '.join(map(option, CHANGING))}"
         )
-    most = (
+    request_limit = (
         own.get("requests")
         if recorded is None or window_s is not None
         else own.get("requests", len(recorded.isl))
     )
     workloads = tuple(
-        replace(workload_of(lengths, load, most, window_s), recorded=recorded) for load in loads
+        replace(workload_of(lengths, load, request_limit, window_s), recorded=recorded)
+        for load in loads
     )
     if recorded is not None and (pairs := recorded.recording.pairs()) is not None:
         isl, osl = pairs.lengths()
@@ -406,10 +411,11 @@ def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
     stretched = (
         [recording]
         if rate is None
-        else [recording.at_mean(each) for each in rates(rate, option("request_rate"))]
+        else [recording.at_mean(mean_rate) for mean_rate in rates(rate, option("request_rate"))]
     )
     return [
-        TraceArrivals(recording=each, lengths=replays_lengths(found.lengths)) for each in stretched
+        TraceArrivals(recording=stretched_recording, lengths=replays_lengths(found.lengths))
+        for stretched_recording in stretched
     ]
 
 
@@ -427,7 +433,7 @@ def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
     return (
         [once]
         if rate is None
-        else [once.at_mean(each) for each in rates(rate, option("request_rate"))]
+        else [once.at_mean(mean_rate) for mean_rate in rates(rate, option("request_rate"))]
     )
 
 
@@ -537,8 +543,8 @@ def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> 
     ]
     missing = [*(["model"] if found.model is None else []), *missing]
     if missing:
-        said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
-        faults.say(f"{', '.join(option(name) for name in missing)}: missing; for example {said}")
+        example = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
+        faults.say(f"{', '.join(option(name) for name in missing)}: missing; for example {example}")
     images = None if deployment is None else images_of(lengths_asked, [deployment.model], faults)
     lengths = lengths_found(lengths_asked, recording, faults, images)
     spread = None if lengths_asked.spread is None else faults.of(spread_of, lengths_asked.spread)

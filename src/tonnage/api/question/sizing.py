@@ -118,19 +118,19 @@ def questions_of(
     _check_given(scenario, faults)
     names = _names(scenario.model, option("model"), faults)
     models = [faults.named(option("model"), _model, name, scenario) for name in names]
-    made = [faults.of(judged, name) for name in names]
-    held = faults.of(sessions_of_file, scenario.demand)
-    if held is not None:
+    model_notes = [faults.of(judged, name) for name in names]
+    recorded_sessions = faults.of(sessions_of_file, scenario.demand)
+    if recorded_sessions is not None:
         rest = {
             "slo": _limits(scenario.limits, faults),
-            **_search(scenario, faults, Sharing(recorded=held)),
+            **_search(scenario, faults, Sharing(recorded=recorded_sessions)),
         }
         _check_choice(scenario, "streaming", faults)
-        found = tuple(model for model in models if model is not None)
+        known_models = tuple(model for model in models if model is not None)
         return sessions_questions(
             scenario,
-            held,
-            {model: usual_precisions(model, rest["gpus"]) for model in found},
+            recorded_sessions,
+            {model: usual_precisions(model, rest["gpus"]) for model in known_models},
             rest,
             faults,
         )
@@ -176,9 +176,9 @@ def questions_of(
         if sharing is None or sharing.recording is not None
         else sharing.best(lengths.osl).isl
     )
-    asked: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs}
-    asked |= {"sharing": sharing, "images": lengths.pictured}
-    asked |= {
+    arguments: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs}
+    arguments |= {"sharing": sharing, "images": lengths.pictured}
+    arguments |= {
         "demand": demand,
         "slo": limits,
         "mode": mode,
@@ -188,11 +188,13 @@ def questions_of(
     }
     named = rest.pop("precisions")
     questions: list[Question] = []
-    for model, note in zip(models, made, strict=True):
+    for model, note in zip(models, model_notes, strict=True):
         if model is not None:
-            own = (find_precision(model.usual_precision if note is None else note.precision),)
+            model_precisions = (
+                find_precision(model.usual_precision if note is None else note.precision),
+            )
             # a checkpoint of compress, next to its original
-            usual = own if any(made) else usual_precisions(model, rest["gpus"])
+            usual = model_precisions if any(model_notes) else usual_precisions(model, rest["gpus"])
             notes = (
                 *remarks,
                 *_older_presets(scenario),
@@ -200,7 +202,7 @@ def questions_of(
                 *(() if note is None else (note,)),
             )
             questions.append(
-                Question(model=model, precisions=named or usual, remarks=notes, **asked, **rest)
+                Question(model=model, precisions=named or usual, remarks=notes, **arguments, **rest)
             )
     return tuple(questions)
 
@@ -246,13 +248,13 @@ def _alone(written: Scenario) -> Scenario:
     """The scenario; where it names a model and systems that exist and says nothing of their load,
     that of a chat.
     """
-    said = (
+    load_parts = (
         written.use_case,
         written.lengths.isl,
         written.lengths.osl,
         written.lengths.pairs or written.lengths.mixture,
     )
-    if _of_existing(written) and all(part is None for part in said):
+    if _of_existing(written) and all(part is None for part in load_parts):
         return replace(written, use_case=ALONE)
     return written
 
@@ -306,8 +308,8 @@ def _check_given(scenario: Scenario, faults: Faults) -> None:
     }
     missing = [name for name, value in needed.items() if value is None or value is False]
     if missing:
-        said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
-        example = "model: llama-3.1-8b, lengths: {isl: 2000, osl: 200}" if faults.source else said
+        flags = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
+        example = "model: llama-3.1-8b, lengths: {isl: 2000, osl: 200}" if faults.source else flags
         keys = ", ".join(faults.keys.get(name, option(name)) for name in missing)
         faults.messages.append(
             f"{f'{faults.source}: ' if faults.source else ''}{keys}: missing; for example {example}"
@@ -333,18 +335,19 @@ def _at_once(scenario: Scenario) -> Demand:
     second keep so many; ``api.sizing.answer`` finds the rate of the choice's.
     """
     demand_asked = scenario.demand
-    others = [
-        one.name
-        for one in fields(demand_asked)
-        if one.name != "concurrency" and getattr(demand_asked, one.name) is not None
+    conflicts = [
+        leaf.name
+        for leaf in fields(demand_asked)
+        if leaf.name != "concurrency" and getattr(demand_asked, leaf.name) is not None
     ]
-    others += [
+    conflicts += [
         name for name in ("benchmarks", "have", "growth") if getattr(scenario, name) is not None
     ]
-    others += ["load"] if scenario.search.load == "closed" else []
-    if others:
+    conflicts += ["load"] if scenario.search.load == "closed" else []
+    if conflicts:
         raise InputError(
-            f"{option('concurrency')} and {option(others[0])}: do not go together; give one of them"
+            f"{option('concurrency')} and {option(conflicts[0])}: do not go together; give one of"
+            " them"
         )
     count = demand_asked.concurrency or 0.0
     if not (math.isfinite(count) and 1 <= count <= MOST_AT_ONCE):
@@ -406,7 +409,8 @@ def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
         for text in [texts] if isinstance(texts, str) else texts:
             limit = faults.of(parse_limit, metric, text)
             if limit is not None and any(
-                (other.metric, other.statistic) == (metric, limit.statistic) for other in limits
+                (earlier_limit.metric, earlier_limit.statistic) == (metric, limit.statistic)
+                for earlier_limit in limits
             ):
                 faults.say(
                     f"{option(metric)}: {limit.statistic} is limited twice; keep one of them"
@@ -441,11 +445,11 @@ def _check_limits(
         )
     for first in [limit for limit in limits if limit.metric in ("ttft", "tpot")]:
         for last in [
-            one
-            for one in limits
-            if one.metric == "e2e"
-            and one.statistic == first.statistic
-            and first.seconds > one.seconds
+            limit
+            for limit in limits
+            if limit.metric == "e2e"
+            and limit.statistic == first.statistic
+            and first.seconds > limit.seconds
         ]:
             faults.say(
                 f"{option(first.metric)}: {first} contradicts {last}: the whole answer would be"
@@ -455,27 +459,35 @@ def _check_limits(
 
 def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) -> dict[str, Any]:
     """What may be combined, and the rest."""
-    asked = scenario.search
-    bought = faults.named(option("system"), shapes, asked.system) or ()
-    own = asked.gpu is None and (scenario.have is not None or bool(asked.system))
-    gpus = () if own else _names(asked.gpu or DEFAULT_GPUS, option("gpu"), faults)
-    precisions = _names(asked.precision, option("precision"), faults)
+    search_asked = scenario.search
+    bought = faults.named(option("system"), shapes, search_asked.system) or ()
+    gpus_from_systems = search_asked.gpu is None and (
+        scenario.have is not None or bool(search_asked.system)
+    )
+    gpus = (
+        () if gpus_from_systems else _names(search_asked.gpu or DEFAULT_GPUS, option("gpu"), faults)
+    )
+    precisions = _names(search_asked.precision, option("precision"), faults)
     precisions = (
         tuple(name for name in PRECISIONS if name != "bf16")
         if precisions == (EVERY,)
         else precisions
     )
     runs = (
-        None if asked.deploy_on is None else faults.of(target_runs, asked.deploy_on, at="deploy_on")
+        None
+        if search_asked.deploy_on is None
+        else faults.of(target_runs, search_asked.deploy_on, at="deploy_on")
     )
     engines = _names(
-        asked.engine or engines_meant(_shares(asked)) or DEFAULT_ENGINES, option("engine"), faults
+        search_asked.engine or engines_meant(_shares(search_asked)) or DEFAULT_ENGINES,
+        option("engine"),
+        faults,
     )
-    if runs is not None and asked.engine is None:
+    if runs is not None and search_asked.engine is None:
         engines = tuple(name for name in engines if name in runs.engines)
-    if runs is not None and asked.disaggregated and not runs.pools:
+    if runs is not None and search_asked.disaggregated and not runs.pools:
         faults.say(
-            f"{option('disaggregated')}: {asked.deploy_on} does not run two pools; write"
+            f"{option('disaggregated')}: {search_asked.deploy_on} does not run two pools; write"
             f" {option('deploy_on')} dynamo or llm-d"
         )
     have = faults.named(option("have"), owned, scenario.have) if scenario.have is not None else ()
@@ -491,43 +503,53 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
             if (engine := faults.named(option("engine"), find_engine, name))
         ),
         "tps": faults.of(
-            whole_numbers, DEFAULT_TPS if asked.tp is None else asked.tp, option("tp")
+            whole_numbers, DEFAULT_TPS if search_asked.tp is None else search_asked.tp, option("tp")
         ),
-        "pps": _counts(asked.pp, option("pp"), faults),
-        "dps": _counts(asked.dp, option("dp"), faults),
-        "eps": _counts(asked.ep, option("ep"), faults),
-        "max_batch_sizes": _counts(asked.max_batch_size, option("max_batch_size"), faults),
-        "max_num_tokens": _counts(asked.max_num_tokens, option("max_num_tokens"), faults),
-        "chunked_prefill": asked.chunked_prefill,
-        "stream_interval": asked.stream_interval,
-        "front_ends": asked.front_ends,
-        "max_model_len": asked.max_model_len,
-        "load": asked.load or "open",
+        "pps": _counts(search_asked.pp, option("pp"), faults),
+        "dps": _counts(search_asked.dp, option("dp"), faults),
+        "eps": _counts(search_asked.ep, option("ep"), faults),
+        "max_batch_sizes": _counts(search_asked.max_batch_size, option("max_batch_size"), faults),
+        "max_num_tokens": _counts(search_asked.max_num_tokens, option("max_num_tokens"), faults),
+        "chunked_prefill": search_asked.chunked_prefill,
+        "stream_interval": search_asked.stream_interval,
+        "front_ends": search_asked.front_ends,
+        "max_model_len": search_asked.max_model_len,
+        "load": search_asked.load or "open",
         "process": (
-            "poisson" if asked.arrivals in (None, "mmpp", "trace", "profile") else asked.arrivals
+            "poisson"
+            if search_asked.arrivals in (None, "mmpp", "trace", "profile")
+            else search_asked.arrivals
         ),
-        "cv": 1.0 if asked.cv is None else asked.cv,
+        "cv": 1.0 if search_asked.cv is None else search_asked.cv,
         "spare": scenario.spare or 0,
         "confidence": faults.of(confidence_asked, scenario.confidence),
         "seed": scenario.seed or 0,
-        "router": faults.of(sized_router, asked.router, sharing, asked.deploy_on or ""),
-        "deploy_on": asked.deploy_on or "",
+        "router": faults.of(
+            sized_router, search_asked.router, sharing, search_asked.deploy_on or ""
+        ),
+        "deploy_on": search_asked.deploy_on or "",
         "objective": scenario.choice.objective or "gpus",
-        "prefix_caching": asked.prefix_caching,
+        "prefix_caching": search_asked.prefix_caching,
         "have": have or (),
         "growth_per_month": growth,
-        "speculation": faults.of(parse_speculation, asked.speculation),
-        "adapters": faults.of(parse_adapters, asked.lora),
+        "speculation": faults.of(parse_speculation, search_asked.speculation),
+        "adapters": faults.of(parse_adapters, search_asked.lora),
         "calibration": (
-            None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients)
+            None
+            if search_asked.coefficients is None
+            else faults.of(read_calibration, search_asked.coefficients)
         ),
         "step_source": (
-            None if asked.step_model is None else faults.of(checked_source, asked.step_model)
+            None
+            if search_asked.step_model is None
+            else faults.of(checked_source, search_asked.step_model)
         ),
     }
     chosen["shares"] = tuple(
         (
-            faults.of(shares_of, _shares(asked), [find_engine(name) for name in chosen["engines"]])
+            faults.of(
+                shares_of, _shares(search_asked), [find_engine(name) for name in chosen["engines"]]
+            )
             or {}
         ).items()
     )
@@ -543,12 +565,16 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     if all(chosen["gpus"]):
         chosen["gpus"] = (
             faults.of(
-                stated, chosen["gpus"], asked, max(chosen["tps"] or (1,)), chosen["step_source"]
+                stated,
+                chosen["gpus"],
+                search_asked,
+                max(chosen["tps"] or (1,)),
+                chosen["step_source"],
             )
             or ()
         )
     choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
-    formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
+    formats = len(DEFAULT_PRECISIONS if search_asked.precision is None else precisions)
     faults.of(
         check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats
     )
@@ -566,13 +592,13 @@ def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
     """Refuse options of the choice and of standby systems that cannot be met or have no effect."""
     aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
     if _of_existing(scenario) and (aim is not None or reserve is not None):
-        asked = (scenario.choice, scenario.standby, scenario.scaling)
+        parts = (scenario.choice, scenario.standby, scenario.scaling)
         name = next(
             (
-                one.name
-                for part in asked
-                for one in fields(part)
-                if getattr(part, one.name) is not None
+                leaf.name
+                for part in parts
+                for leaf in fields(part)
+                if getattr(part, leaf.name) is not None
             ),
             "objective",
         )
@@ -618,9 +644,9 @@ def _check_unsized(scenario: Scenario, faults: Faults) -> None:
     if scenario.prices is not None:
         from tonnage.spec.catalog.price_list import problems
 
-        found = faults.of(overrides_of, scenario)
-        if found is not None:
-            overrides, where = found
+        price_overrides = faults.of(overrides_of, scenario)
+        if price_overrides is not None:
+            overrides, where = price_overrides
             at = f"{faults.source}: " if faults.source and "prices" in faults.keys else ""
             faults.messages += [f"{at}{problem}" for problem in problems(overrides, where)]
 
@@ -665,7 +691,7 @@ def owned(text: str | None) -> tuple[Owned, ...]:
     """Read "3xdgx-h100", or several with commas between. Raises InputError: not a number of known
     systems.
     """
-    found: list[Owned] = []
+    holdings: list[Owned] = []
     for part in listed(text or "", option("have")):
         match = _OWNED.match(part)
         if not match or int(match.group(1)) < 1:
@@ -673,8 +699,8 @@ def owned(text: str | None) -> tuple[Owned, ...]:
                 f"{option('have')}: '{part}' is not a number of systems; write for example"
                 " 3xdgx-h100, 3x4xl40s or 16xh100"
             )
-        found += _held(int(match.group(1)), match.group(2))
-    return tuple(sorted(found, key=lambda each: each.system.gpus))
+        holdings += _held(int(match.group(1)), match.group(2))
+    return tuple(sorted(holdings, key=lambda holding: holding.system.gpus))
 
 
 def _held(count: int, name: str) -> list[Owned]:
@@ -700,10 +726,13 @@ def shapes(values: Many | None) -> tuple[System, ...]:
     systems: list[System] = []
     for name in () if values is None else listed(values, option("system")):
         system = find_system(name)
-        other = next((each.name for each in systems if each.gpu == system.gpu), None)
-        if other is not None:
+        twin = next(
+            (listed_system.name for listed_system in systems if listed_system.gpu == system.gpu),
+            None,
+        )
+        if twin is not None:
             raise InputError(
-                f"{option('system')}: {other} and {system.name} hold the same GPU; ask for one of"
+                f"{option('system')}: {twin} and {system.name} hold the same GPU; ask for one of"
                 " them at a time"
             )
         systems.append(system)
@@ -719,12 +748,14 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
     scenario = scenario_of({}, {**context, name: text})
     faults = Faults()
     if name == "model":
-        for one in _names(scenario.model, option("model"), faults):
-            faults.named(option("model"), find_model, one, scenario.layout or "")
+        for model_name in _names(scenario.model, option("model"), faults):
+            faults.named(option("model"), find_model, model_name, scenario.layout or "")
     elif name in LengthsAsked.__dataclass_fields__:
-        given = scenario.lengths
+        lengths = scenario.lengths
         lengths_found(
-            given if name in ("pairs", "mixture") else replace(given, isl=given.isl or 1, osl=1),
+            lengths
+            if name in ("pairs", "mixture")
+            else replace(lengths, isl=lengths.isl or 1, osl=1),
             None,
             faults,
         )

@@ -75,12 +75,15 @@ def _axes(scenario: ScenarioLike, asked: Mapping[str, object]) -> dict[str, tupl
 
     document, source = document_of(scenario)
     beside = plain(asked)
-    own = {name: beside.pop(name) for name in OWN if name in beside}
-    said = {**flat(to_document(scenario_of(displaced(document, beside), beside, source))), **own}
+    run_arguments = {name: beside.pop(name) for name in OWN if name in beside}
+    leaf_values = {
+        **flat(to_document(scenario_of(displaced(document, beside), beside, source))),
+        **run_arguments,
+    }
     axes = {
-        name: _values(name, said[name])
+        name: _values(name, leaf_values[name])
         for name in SWEPT
-        if name not in LOADS and said.get(name) is not None
+        if name not in LOADS and leaf_values.get(name) is not None
     }
     axes = {name: values for name, values in axes.items() if len(values) > 1}
     for name, values in axes.items():

@@ -76,13 +76,13 @@ def agents_server() -> Server[Any]:
         context: ServerRequestContext[Any], params: PaginatedRequestParams | None
     ) -> ListToolsResult:
         hints = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
-        made = [
+        tools = [
             types.Tool(
-                name=name, description=one.about, input_schema=one.schema(), annotations=hints
+                name=name, description=tool.about, input_schema=tool.schema(), annotations=hints
             )
-            for name, one in QUESTIONS.items()
+            for name, tool in QUESTIONS.items()
         ]
-        return types.ListToolsResult(tools=made)
+        return types.ListToolsResult(tools=tools)
 
     return Server(
         "tonnage",
@@ -117,10 +117,10 @@ async def _called(
         )
     else:
         try:
-            asked = dict(params.arguments or {})
-            check_inside(bounded(asked, "arguments"), Path())
+            arguments = dict(params.arguments or {})
+            check_inside(bounded(arguments, "arguments"), Path())
             document, values = await anyio.to_thread.run_sync(
-                partial(question.answer, asked, progress)
+                partial(question.answer, arguments, progress)
             )
             words, failed = markdown(document), False
         except TonnageError as error:
@@ -282,13 +282,13 @@ def _compare(asked: dict[str, Any], progress: Progress) -> Answer:
     )
     if len(first) > 1 or len(second) > 1:
         raise TonnageError("first, second: a question names several models; give each one model")
-    found = differences(first[0], second[0])
-    return diff_text(found, ("first", "second")), diff_json(found)
+    changes = differences(first[0], second[0])
+    return diff_text(changes, ("first", "second")), diff_json(changes)
 
 
 def _catalog(asked: dict[str, Any], progress: Progress) -> Answer:
-    found = catalog(str(_known(asked, "catalog").get("text", "")))
-    return catalogued(found), {kind: entries for kind, entries in found.items() if entries}
+    listing = catalog(str(_known(asked, "catalog").get("text", "")))
+    return catalogued(listing), {kind: entries for kind, entries in listing.items() if entries}
 
 
 def _known(asked: dict[str, Any], tool: str) -> dict[str, Any]:
@@ -357,10 +357,10 @@ def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
         if name in names or not names
     }
     fields["model"] = (str, Field(description=about["model"]))
-    made: dict[str, Any] = create_model(
+    schema: dict[str, Any] = create_model(
         "Arguments", __config__=ConfigDict(extra="forbid"), **fields
     ).model_json_schema()
-    return made
+    return schema
 
 
 MEMORY = (

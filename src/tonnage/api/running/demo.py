@@ -252,7 +252,7 @@ def rehearse(
     engines, served = _engines(place, plan)
     rate = plan.demand.sizing_requests_per_second if request_rate is None else request_rate
     settings = gateway_from(place / "gateway.yaml", {"host": HERE})
-    own = (
+    embedded = (
         sys.executable,
         "-m",
         "tonnage",
@@ -264,7 +264,7 @@ def rehearse(
         "--proxy",
         "embedded",
     )
-    argv = proxy_command(proxy, settings) or own
+    argv = proxy_command(proxy, settings) or embedded
     front = Program(
         name="gateway",
         argv=argv,
@@ -292,9 +292,9 @@ def rehearse(
         request_rate=rate,
         benchmark_duration=f"{seconds:g}s",
         slo=[
-            f"{one.metric} {one.statistic}<={one.milliseconds:g}ms"
-            for one in plan.scenario.limits_that_count
-            if one.share is None
+            f"{limit.metric} {limit.statistic}<={limit.milliseconds:g}ms"
+            for limit in plan.scenario.limits_that_count
+            if limit.share is None
         ],
         **bench_lengths(plan),
     )
@@ -312,24 +312,24 @@ def rehearse(
                 f"{rate:g} requests/s for {seconds:g} s; {engines[-1].name} is killed after"
                 f" {seconds / 2:g} s"
             )
-            (found,) = run_bench(
+            (measured,) = run_bench(
                 bench, output=None, selftest=False, provenance={}, watch=lambda words: kill
             )
     if not kill.at_ns:
         raise TonnageError("the run ended before the instance was killed; rehearse again")
-    lost = found.requests.status > 1
-    before = found.requests.sent_ns <= kill.at_ns
-    limits, within = _before(plan, found.requests, kill.at_ns)
+    lost = measured.requests.status > 1
+    before = measured.requests.sent_ns <= kill.at_ns
+    limits, within = _before(plan, measured.requests, kill.at_ns)
     return Rehearsal(
         instances=len(engines),
-        sent=len(found.requests),
-        completed=int((found.requests.status == 0).sum()),
+        sent=len(measured.requests),
+        completed=int((measured.requests.status == 0).sum()),
         lost=int((lost & before).sum()),
         lost_after=int((lost & ~before).sum()),
         limits=limits,
         within=within,
         fired=_fired(place, engines, killed_after=kill.at_ns / 1e9 / seconds),
-        invalid=tuple(str(reason) for reason in found.validity.reasons),
+        invalid=tuple(str(reason) for reason in measured.validity.reasons),
     )
 
 
@@ -406,8 +406,8 @@ def _before(
         return tuple((str(limit), None) for limit in limits), False
     summary = summarize(requests.some(ended.nonzero()[0]))
     values = [summary.statistic_ms(limit.metric, limit.statistic) for limit in limits]
-    kept = all(value <= limit.milliseconds for limit, value in zip(limits, values, strict=True))
-    return tuple((str(limit), value) for limit, value in zip(limits, values, strict=True)), kept
+    within = all(value <= limit.milliseconds for limit, value in zip(limits, values, strict=True))
+    return tuple((str(limit), value) for limit, value in zip(limits, values, strict=True)), within
 
 
 def _fired(folder: Path, engines: list[Program], *, killed_after: float) -> bool | None:

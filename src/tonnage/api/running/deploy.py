@@ -72,9 +72,9 @@ def deploy(
     target runs no deployment of the plan. Raises InputError: no plan, nothing that runs on the
     target, or a folder that cannot be written. Nothing is left behind.
     """
-    given: dict[str, Any] = {"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated}
-    services, above = _services(plan, target, given, progress)
-    files, told = dict[str, str](), list[str]()
+    options: dict[str, Any] = {"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated}
+    services, above = _services(plan, target, options, progress)
+    files, notes = dict[str, str](), list[str]()
     for folder, service in services.items():
         texts = target_files(service, target)
         texts = {name: texts[name] for name in sorted(texts)} | {
@@ -82,13 +82,15 @@ def deploy(
         }
         files |= {f"{folder}/{name}" if folder else name: text for name, text in texts.items()}
         lines = (instead_line(service), service.loading.told, *service.loading.make)
-        told += [f"{folder}: {line}" if folder else line for line in lines if line]
+        notes += [f"{folder}: {line}" if folder else line for line in lines if line]
     files |= above
     write_folder(Path(output), files)
     return Deployed(
         files=tuple(files),
-        checkpoint=", ".join({one.checkpoint: None for one in services.values()}),
-        notes=tuple(told),
+        checkpoint=", ".join(
+            {deployed_service.checkpoint: None for deployed_service in services.values()}
+        ),
+        notes=tuple(notes),
     )
 
 
@@ -151,23 +153,25 @@ def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
         tuple(name for name in names if name in search)
         for names in ((), NARROW, (*NARROW, *HARDWARE))
     ):
-        kept = {name: value for name, value in search.items() if name not in narrow}
+        narrowed_search = {name: value for name, value in search.items() if name not in narrow}
         without = f" without {', '.join(map(option, narrow))}" if narrow else ""
         try:
-            found = size({**document, "search": {**kept, "deploy_on": target}}, progress=progress)
+            nearest = size(
+                {**document, "search": {**narrowed_search, "deploy_on": target}}, progress=progress
+            )
         except TonnageError as fault:
             failed = (
                 f"the nearest plan cannot be sized{without}: {'; '.join(fault.marked.splitlines())}"
             )
             continue
-        if found.choice is not None:
+        if nearest.choice is not None:
             command = _command(plan.provenance.command, narrow, target)
             chosen = (
-                f"nearest: {answer_text(found)}, {found.choice.systems} in place of the plan's"
+                f"nearest: {answer_text(nearest)}, {nearest.choice.systems} in place of the plan's"
                 f" {plan.choice.systems}, sized{without}"
             )
             return f"{chosen}: {command}" if command else chosen
-        none = f"nearest: none, {NO_ANSWER}{without}: {'; '.join(left_out_texts(found)[:MOST_TOLD])}".removesuffix(  # noqa: E501
+        none = f"nearest: none, {NO_ANSWER}{without}: {'; '.join(left_out_texts(nearest)[:MOST_TOLD])}".removesuffix(  # noqa: E501
             ": "
         )
     return none or failed
@@ -180,39 +184,42 @@ def _command(typed: str, left_out: Sequence[str], target: str) -> str:
     """The command that made a plan, changed for a target; empty where it cannot be, because a file
     holds what is left out.
     """
-    words, found, dropped = iter(shlex.split(typed)), list[str](), set[str]()
+    words, command_words, dropped = iter(shlex.split(typed)), list[str](), set[str]()
     for word in words:
         name, equals, _ = word.removeprefix("--").partition("=")
         name = name.replace("-", "_")
         if not word.startswith("--") or name not in (*left_out, "deploy_on", "output"):
-            found.append(word)
+            command_words.append(word)
             continue
         dropped.add(name)
         if not equals and name not in ("disaggregated", "kv_overlap"):
             next(words, "")
-    if not found or not dropped.issuperset(left_out):
+    if not command_words or not dropped.issuperset(left_out):
         return ""
-    return shlex.join([*found, "--deploy-on", target, "--output", f"plan-{target}.json"])
+    return shlex.join([*command_words, "--deploy-on", target, "--output", f"plan-{target}.json"])
 
 
 def verify_folder(folder: str | Path) -> Folder:
     """Read again what ``deploy`` wrote: objects by their schemas, the engine's flags, files by each
     other. Raises InputError.
     """
-    found, gateway = read_folder(Path(folder)), Path(folder) / "gateway.yaml"
+    reading, gateway = read_folder(Path(folder)), Path(folder) / "gateway.yaml"
     if not gateway.is_file():
-        return found
+        return reading
     part, faults = (
         Part(file="gateway.yaml", name="settings", against="tonnage gateway"),
-        found.faults,
+        reading.faults,
     )
     try:
         gateway_from(gateway, {})
     except InputError as fault:
         faults = (*faults, f"gateway.yaml: {fault}")
     return replace(
-        found,
-        parts=tuple(part if one.file == part.file else one for one in found.parts),
+        reading,
+        parts=tuple(
+            part if earlier_part.file == part.file else earlier_part
+            for earlier_part in reading.parts
+        ),
         faults=faults,
     )
 
@@ -325,7 +332,7 @@ class Verified:
                 )
             if present.error_share:
                 yield f"failed requests: {present.error_share:.2%}"
-            yield from (f"split: {one}" for one in self.load.uneven)
+            yield from (f"split: {sentence}" for sentence in self.load.uneven)
             yield from _off_latencies(self.load)
 
     def to_json(self) -> dict[str, Any]:

@@ -47,10 +47,10 @@ def _settings(a: GatewayArguments) -> Settings:
     backends, planned = (
         (a.backends, None) if a.plan is None else planned_backends(a.plan, a.plan_host)
     )
-    asked = a.max_in_flight if a.max_in_flight is not None else planned
-    most = MAX_IN_FLIGHT if asked is None else asked
+    in_flight = a.max_in_flight if a.max_in_flight is not None else planned
+    max_in_flight = MAX_IN_FLIGHT if in_flight is None else in_flight
     for name, value in {
-        "max_in_flight": most,
+        "max_in_flight": max_in_flight,
         **{name: getattr(a, name) for name in ABOVE_0},
     }.items():
         if not 0 < value < math.inf:
@@ -64,8 +64,8 @@ def _settings(a: GatewayArguments) -> Settings:
             f"{option('backend')}: give from 1 to {MOST_BACKENDS} of them, such as"
             " http://127.0.0.1:8001"
         )
-    found = tuple(_backend(text) for text in backends)
-    names = [target.authority for target, _ in found]
+    weighted_backends = tuple(_backend(text) for text in backends)
+    names = [target.authority for target, _ in weighted_backends]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(
@@ -73,13 +73,18 @@ def _settings(a: GatewayArguments) -> Settings:
             f" http://{twice}=2"
         )
     limits = Limits(
-        in_flight=most,
+        in_flight=max_in_flight,
         body=a.max_body_mb * 1_048_576,
         first_byte_s=float(a.first_byte_timeout),
         idle_s=float(a.idle_timeout),
     )
     return Settings(
-        backends=found, policy=a.policy, seed=a.seed, host=a.host, port=a.port, limits=limits
+        backends=weighted_backends,
+        policy=a.policy,
+        seed=a.seed,
+        host=a.host,
+        port=a.port,
+        limits=limits,
     )
 
 
@@ -247,8 +252,8 @@ def _vllm_router(settings: Settings) -> tuple[str, ...]:
         ("idle_timeout", "idle timeout", settings.limits.idle_s != Limits().idle_s),
         ("backend", "weights", any(weight != 1 for _, weight in settings.backends)),
     )
-    for name, what, given in lost:
-        if given:
+    for name, what, changed in lost:
+        if changed:
             raise InputError(
                 f"{option(name)}: {what}: vllm-router does not have it in this way; leave it out,"
                 " or use this gateway"

@@ -86,9 +86,9 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
         )
     pool = choice.pool
     deployment = _deployment(plan, pool, coefficients)
-    asked = None if plan.asked is None else plan.asked.search.kv_tiers
+    kv_tiers = None if plan.asked is None else plan.asked.search.kv_tiers
     # as the plan was sized with them
-    tiers = asked_tiers(asked, OFF if plan.sessions is None else USUAL)
+    tiers = asked_tiers(kv_tiers, OFF if plan.sessions is None else USUAL)
     return Planned(
         plan=plan,
         pool=pool,
@@ -103,7 +103,7 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
 def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Deployment:
     split = pool.parallelism
     engine, _, drafter = pool.engine.partition(" + ")
-    found = deployment_of(
+    deployment = deployment_of(
         model=pool.model,
         gpu=pool.gpu,
         precision=pool.precision,
@@ -114,20 +114,22 @@ def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Depl
         coefficients=coefficients,
         speculation=plan.scenario.speculation if drafter else None,
     )
-    calibration = plan.provenance.calibration if coefficients is None else found.calibration
+    calibration = plan.provenance.calibration if coefficients is None else deployment.calibration
     if plan.asked is not None:
         search = plan.asked.search
-        gpus = joined((found.gpu,), None if found.gpu.link in FABRICS else search.link, split.tp)
-        found = replace(found, gpu=in_hosts(gpus, search.host_speed, None)[0])
+        gpus = joined(
+            (deployment.gpu,), None if deployment.gpu.link in FABRICS else search.link, split.tp
+        )
+        deployment = replace(deployment, gpu=in_hosts(gpus, search.host_speed, None)[0])
     if (limit := None if plan.choice is None else plan.choice.gpu_limit) is not None:
-        found = replace(
-            found,
+        deployment = replace(
+            deployment,
             gpu=replace(
-                found.gpu,
+                deployment.gpu,
                 power_cap_w=limit.cap_watts,
                 clock=1.0 if limit.cap_watts else limit.clock,
             ),
         )
     return replace(
-        found, parallelism=split, knobs=pool.knobs or found.knobs, calibration=calibration
+        deployment, parallelism=split, knobs=pool.knobs or deployment.knobs, calibration=calibration
     )

@@ -56,7 +56,7 @@ def gateway_before(
     are; port 0 takes a free one.
     """
     port = port or free_ports(1, host)[0]
-    backends = [word for one in instances for word in ("--backend", one.url)]
+    backends = [word for instance in instances for word in ("--backend", instance.url)]
     argv = (
         sys.executable,
         "-m",
@@ -142,9 +142,9 @@ def serve_apart(
     """
     if instances < 1:
         raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
-    own = _own(faults, instances)
+    fault_flags = _own(faults, instances)
     serve_programs(
-        lambda folder: served_instances(arguments, instances, own=own),
+        lambda folder: served_instances(arguments, instances, own=fault_flags),
         router=router,
         host=host,
         port=port,
@@ -210,11 +210,11 @@ def serve_programs(
 
 def _own(faults: Sequence[str], instances: int) -> list[list[str]]:
     """The flags of each instance alone, which is instance 0 of its process."""
-    found = [parse_fault(text) for text in faults]
+    parsed_faults = [parse_fault(text) for text in faults]
     beyond = next(
         (
             fault.instance
-            for fault in found
+            for fault in parsed_faults
             if fault.instance is not None and fault.instance >= instances
         ),
         None,
@@ -225,6 +225,11 @@ def _own(faults: Sequence[str], instances: int) -> list[list[str]]:
             f" {instances - 1}"
         )
     return [
-        [word for one in found if one.instance in (None, i) for word in ("--fault", one.words())]
+        [
+            word
+            for fault in parsed_faults
+            if fault.instance in (None, i)
+            for word in ("--fault", fault.words())
+        ]
         for i in range(instances)
     ]

@@ -139,8 +139,8 @@ def _transfers(
 ) -> tuple[Role, KvLink] | None:
     """The side of prefill and decode apart that is served, and the link to the other one."""
     if role is None:
-        for name, given in (("kv_link", link is not None), ("kv_overlap", overlap)):
-            if given:
+        for name, is_set in (("kv_link", link is not None), ("kv_overlap", overlap)):
+            if is_set:
                 raise InputError(
                     f"{option(name)}: belongs to prefill and decode apart; add {option('kv_role')}"
                     " producer or consumer"
@@ -195,10 +195,10 @@ def engines_of(
     front end. Raises InputError: a deployment that cannot be simulated.
     """
     deployment = asked.deployment
-    one = estimated_instance(
+    instance = estimated_instance(
         deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens
     )
-    spec = spec_of(deployment, one, tiers=asked.tiers)
+    spec = spec_of(deployment, instance, tiers=asked.tiers)
     if inside:
         spec = replace(spec, step=spec.step.inside)
     if not caching:
@@ -228,14 +228,14 @@ def _deployed(plan: str | Path | None, **said: Any) -> Instances:
             gpus_per_system=deployment.parallelism.gpus,
             prompt_tokens=1,
         )
-    given = next(
+    flag_name = next(
         (name for name in ("model", "gpu", "precision", "tp", "engine") if said[name] is not None),
         None,
     )
-    if given is not None:
+    if flag_name is not None:
         raise InputError(
-            f"{option('rules' if given == 'engine' else given)}: a plan says it; leave one of the"
-            " two out"
+            f"{option('rules' if flag_name == 'engine' else flag_name)}: a plan says it; leave one"
+            " of the two out"
         )
     return planned(plan, coefficients=said["coefficients"])
 

@@ -122,7 +122,7 @@ def machine_profiles(
             f"{option('gpus')}: profiles are of GPUs of one kind that the catalog has, and this"
             f" machine has {kinds}"
         )
-    model, own = _model(asked)
+    model, own_precision = _model(asked)
     families: tuple[str, ...] = ORDER if asked.engine == "auto" else (asked.engine,)
     if installed:
         families = _installed(asked, families)
@@ -131,19 +131,21 @@ def machine_profiles(
             f"{option('list_profiles')}: {unknown} has no profiles of ours; there are those of"
             f" {', '.join(ORDER)}"
         )
-    found = profiles(
+    model_profiles = profiles(
         model,
         machine,
         engines=families,
         precisions=(
             [asked.precision]
             if asked.precision
-            else [name for name in PRECISIONS if name != "fp16" or own == "fp16"]
+            else [name for name in PRECISIONS if name != "fp16" or own_precision == "fp16"]
         ),
-        checkpoint=lambda engine, precision: _checkpoint(asked, model, own, precision, engine),
+        checkpoint=lambda engine, precision: _checkpoint(
+            asked, model, own_precision, precision, engine
+        ),
         context=asked.max_model_len,
     )
-    return ordered([profile for profile in found if asked.tp in (None, profile.tp)])
+    return ordered([profile for profile in model_profiles if asked.tp in (None, profile.tp)])
 
 
 def prepare_engine(
@@ -173,30 +175,32 @@ def _by_profile(
     asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
 ) -> launch.Start:
     """Start the engine by the named profile, or by the first one that fits."""
-    found = chosen(machine_profiles(asked, machine, installed=not dry), asked.profile)
+    profile = chosen(machine_profiles(asked, machine, installed=not dry), asked.profile)
     model, _ = _model(asked)
     set_knobs = {
         name: getattr(asked, name)
         for name in ("max_batch_size", "max_num_tokens")
         if getattr(asked, name)
     }
-    started = _profile_command(found, model, machine, found.preset, found.checkpoint, **set_knobs)
-    groups = launch.placed(
-        launch.usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1
+    started = _profile_command(
+        profile, model, machine, profile.preset, profile.checkpoint, **set_knobs
     )
-    told = (
-        f"{found.name}, as was asked."
+    groups = launch.placed(
+        launch.usable(machine, asked.gpu_numbers), profile.tp, asked.instances or 1
+    )
+    reason = (
+        f"{profile.name}, as was asked."
         if asked.profile
-        else f"{found.name}, by NIM's order: {RULE}."
+        else f"{profile.name}, by NIM's order: {RULE}."
     )
     return _start(
         asked,
         started,
-        family=found.family,
-        preset=found.preset,
+        family=profile.family,
+        preset=profile.preset,
         model=model.name,
         groups=groups,
-        why=told,
+        why=reason,
         ports=ports,
         dry=dry,
     )
@@ -242,7 +246,7 @@ def _nim(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
     groups = launch.placed(
         launch.usable(machine, asked.gpu_numbers), profile.tp, asked.instances or 1
     )
-    told = f"NIM chooses its profile; {profile.name} says how many GPUs it gets."
+    reason = f"NIM chooses its profile; {profile.name} says how many GPUs it gets."
     started = replace(started, argv=tuple(_image(word) for word in started.argv))
     return _start(
         asked,
@@ -251,7 +255,7 @@ def _nim(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
         preset=preset,
         model=model.name,
         groups=groups,
-        why=told,
+        why=reason,
         ports=ports,
         dry=dry,
     )
@@ -335,9 +339,11 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
     if nim and asked.checkpoint is None:
         raise InputError(f"{option('checkpoint')}: {NAME_THE_IMAGE}")
     preset, vendor = pool.engine_preset or pool.engine, find_gpu(pool.gpu).vendor
-    found = loading(pool.model, pool.precision, preset, vendor=vendor, asked=asked.checkpoint)
-    loaded = found.checkpoint
-    if loaded.startswith("/") and not found.named and not Path(loaded).is_dir():
+    checkpoint_loading = loading(
+        pool.model, pool.precision, preset, vendor=vendor, asked=asked.checkpoint
+    )
+    loaded = checkpoint_loading.checkpoint
+    if loaded.startswith("/") and not checkpoint_loading.named and not Path(loaded).is_dir():
         unknown = (
             f"no published {pool.precision} checkpoint of {pool.model} is known that {pool.engine}"
             " reads"
@@ -357,7 +363,7 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
         loaded if word == pool.model else _image(word.replace(f"/{pool.model}", f"/{loaded}"))
         for word in bare
     )
-    started = Command(argv=(*argv, *found.words), file=started.file)
+    started = Command(argv=(*argv, *checkpoint_loading.words), file=started.file)
     if needs_drafter(started):
         if asked.drafter is None:
             raise InputError(
@@ -365,7 +371,7 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
                 " drafter's checkpoint"
             )
         started = with_drafter(started, asked.drafter)
-    return started, "" if found.named else found.told.replace("`", "")
+    return started, "" if checkpoint_loading.named else checkpoint_loading.told.replace("`", "")
 
 
 def _on_cpu(
@@ -496,15 +502,17 @@ STARTUP_S = 1_800.0
 
 def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
     """The engines that are installed here. Raises InputError: none is."""
-    found = tuple(family for family in families if launch.found_command(family, asked.engine_path))
-    if not found and len(families) == 1:
+    installed_families = tuple(
+        family for family in families if launch.found_command(family, asked.engine_path)
+    )
+    if not installed_families and len(families) == 1:
         launch.needed_command(families[0], asked.engine_path)
-    if not found:
+    if not installed_families:
         raise InputError(
             f"{option('engine')}: none of {', '.join(families)} is installed here; install one, or"
             f" give the folder of its environment as {option('engine_path')}"
         )
-    return found
+    return installed_families
 
 
 def _model(asked: EngineAsked) -> tuple[Model, str]:

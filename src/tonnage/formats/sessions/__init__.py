@@ -72,14 +72,14 @@ def _first(path: str, where: str) -> Any:
 def _bytes(path: str, where: str) -> bytes:
     try:
         with _opened(path) as file:
-            found: bytes = file.read(MOST_BYTES + 1)
+            content: bytes = file.read(MOST_BYTES + 1)
     except (OSError, EOFError) as fault:
         raise InputError(f"{where}: {path}: cannot be read ({fault})") from None
-    if len(found) > MOST_BYTES:
+    if len(content) > MOST_BYTES:
         raise InputError(
             f"{where}: {path}: is larger than {MOST_BYTES / 1e9:g} GB; give a part of it"
         )
-    return found
+    return content
 
 
 def _opened(path: str) -> Any:

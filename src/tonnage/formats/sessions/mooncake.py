@@ -64,8 +64,8 @@ def read(text: bytes, path: str, where: str) -> RecordedSessions:
             f"{where}: {path}: no power of two from 16 to 8,192 tokens is the size of a block by"
             " which every prompt has as many hash_ids"
         )
-    made = _graph if whole else _turns
-    return recorded_of(path, (made(group) for group in groups.values()), size, common=True)
+    build = _graph if whole else _turns
+    return recorded_of(path, (build(group) for group in groups.values()), size, common=True)
 
 
 def _row(text: bytes, at: str) -> Row:
@@ -92,9 +92,9 @@ def _row(text: bytes, at: str) -> Row:
             if not 0 <= float(row.get(name) or 0) < 1e15:
                 raise ValueError(f"{name} is not a time in milliseconds")
     except (ValueError, KeyError, TypeError, RecursionError) as fault:
-        said = f"it has no {fault}" if isinstance(fault, KeyError) else f"{fault}"
+        reason = f"it has no {fault}" if isinstance(fault, KeyError) else f"{fault}"
         raise InputError(
-            f"{at}: no request of a session ({said}); give session_id, input_length and"
+            f"{at}: no request of a session ({reason}); give session_id, input_length and"
             " output_length in tokens"
         ) from None
     return row
@@ -102,10 +102,10 @@ def _row(text: bytes, at: str) -> Row:
 
 def _by_session(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """The lines of each session, in the order of the file."""
-    found: dict[str, list[Row]] = {}
+    rows_by_session: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row.get("session_id", ""), []).append(row)
-    return found
+        rows_by_session.setdefault(row.get("session_id", ""), []).append(row)
+    return rows_by_session
 
 
 def _turns(rows: Sequence[Row]) -> Session:
@@ -141,7 +141,7 @@ def _joined(rows: Sequence[Row], where: str) -> dict[str, list[Row]]:
     """The lines of each session: those of one trajectory, and of the trajectories that wait for
     it.
     """
-    known = {row["request_id"]: row for row in rows if "request_id" in row}
+    rows_by_request = {row["request_id"]: row for row in rows if "request_id" in row}
     owner: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -150,18 +150,20 @@ def _joined(rows: Sequence[Row], where: str) -> dict[str, list[Row]]:
         return name
 
     for row in rows:
-        own = row.get("session_id", row.get("request_id", ""))
+        session_id = row.get("session_id", row.get("request_id", ""))
         for before in row.get("wait_for") or ():
-            if before not in known:
+            if before not in rows_by_request:
                 raise InputError(
                     f"{where}: request {row.get('request_id')} waits for '{before}', which is not"
                     " in the file"
                 )
-            owner[root(own)] = root(known[before].get("session_id", before))
-    found: dict[str, list[Row]] = {}
+            owner[root(session_id)] = root(rows_by_request[before].get("session_id", before))
+    rows_by_root: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(root(row.get("session_id", row.get("request_id", ""))), []).append(row)
-    return found
+        rows_by_root.setdefault(root(row.get("session_id", row.get("request_id", ""))), []).append(
+            row
+        )
+    return rows_by_root
 
 
 def _graph(rows: Sequence[Row]) -> Session:
@@ -184,9 +186,13 @@ def _graph(rows: Sequence[Row]) -> Session:
     agents: dict[str, int] = {}
     calls: list[Call] = []
     for number, row in enumerate(order):
-        own = row.get("session_id", "")
+        trajectory = row.get("session_id", "")
         waits = tuple(
-            sorted(place[one] for one in row.get("wait_for") or () if place[one] < number)
+            sorted(
+                place[request_id]
+                for request_id in row.get("wait_for") or ()
+                if place[request_id] < number
+            )
         )
         tool, delay = (
             round(float(row.get(name) or 0) * NS_PER_MS) for name in ("tool_wait_ms", "delay")
@@ -197,11 +203,11 @@ def _graph(rows: Sequence[Row]) -> Session:
             else None
         )
         if not waits and number:
-            waits = (last.get(own, 0),)
+            waits = (last.get(trajectory, 0),)
             delay = max((sent or 0) - calls[waits[0]].at_ns, 0)
         pause = tool + delay
         at = max((calls[wait].at_ns for wait in waits), default=0) + pause if sent is None else sent
-        agent = agents.setdefault(own, len(agents))
+        agent = agents.setdefault(trajectory, len(agents))
         ids = np.array(row["hash_ids"], np.int64) if row.get("hash_ids") else None
         isl, osl = max(int(row["input_length"]), 1), max(int(row["output_length"]), 1)
         calls.append(
@@ -216,5 +222,5 @@ def _graph(rows: Sequence[Row]) -> Session:
                 ids=ids,
             )
         )
-        last[own] = number
+        last[trajectory] = number
     return Session(calls=calls, begins_ns=None if begins is None else round(begins * NS_PER_MS))

@@ -83,10 +83,10 @@ def _session(row: bytes, at: str, sizes: set[int], scopes: set[str]) -> Session:
         calls: list[Call] = []
         _Chains(calls=calls, ids=_parsed(lists)).add(document["requests"], None, 0.0)
     except (ValueError, KeyError, TypeError, RecursionError) as fault:
-        said = f"has no {fault}" if isinstance(fault, KeyError) else f"{fault}"
+        reason = f"has no {fault}" if isinstance(fault, KeyError) else f"{fault}"
         raise InputError(
-            f"{at}: is not a session ({said}); each line is one with requests that have t, in, out"
-            " and hash_ids, and a block_size"
+            f"{at}: is not a session ({reason}); each line is one with requests that have t, in,"
+            " out and hash_ids, and a block_size"
         ) from None
     if not calls:
         raise InputError(f"{at}: is a session without requests")
@@ -97,16 +97,18 @@ def _parsed(lists: list[bytes]) -> list[Any]:
     """Lists of ids from their text; what a list begins with like the one before is not parsed
     again.
     """
-    found: list[Any] = []
+    id_lists: list[Any] = []
     before, ids = b"", np.zeros(0, np.int64)
     for text in lists:
         same = same_beginning(np.frombuffer(before, np.uint8), np.frombuffer(text, np.uint8))
         cut = len(text) if same == len(text) == len(before) else text.rfind(b",", 0, same) + 1
-        known = len(ids) if cut == len(text) else text.count(b",", 0, cut)
-        further = [int(one) for one in text[cut:].split(b",")] if text[cut:].strip() else []
-        before, ids = text, np.append(ids[:known], np.array(further, np.int64))
-        found.append(ids)
-    return found
+        shared_count = len(ids) if cut == len(text) else text.count(b",", 0, cut)
+        further = (
+            [int(identifier) for identifier in text[cut:].split(b",")] if text[cut:].strip() else []
+        )
+        before, ids = text, np.append(ids[:shared_count], np.array(further, np.int64))
+        id_lists.append(ids)
+    return id_lists
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,26 +130,32 @@ class _Chains:
             if request.get("api_time") is not None
         ]
         usual = median(took) if took else 0.0
-        for one in requests:
-            at = offset_s + float(one["t"])
-            if one["type"] == "subagent":
+        for recorded_request in requests:
+            at = offset_s + float(recorded_request["t"])
+            if recorded_request["type"] == "subagent":
                 self.agents += 1
-                self.add(one["requests"], before, at)
+                self.add(recorded_request["requests"], before, at)
                 continue
             call = Call(
-                isl=int(one["in"]),
-                osl=max(int(one["out"]), 1),
+                isl=int(recorded_request["in"]),
+                osl=max(int(recorded_request["out"]), 1),
                 at_ns=round(at * NS_PER_S),
                 took_ns=round(
-                    (usual if one.get("api_time") is None else float(one["api_time"])) * NS_PER_S
+                    (
+                        usual
+                        if recorded_request.get("api_time") is None
+                        else float(recorded_request["api_time"])
+                    )
+                    * NS_PER_S
                 ),
                 waits=() if before is None else (before,),
                 pause_ns=round(
-                    max(self._pause(one, at, before, first=before == parent), 0.0) * NS_PER_S
+                    max(self._pause(recorded_request, at, before, first=before == parent), 0.0)
+                    * NS_PER_S
                 ),
-                tool=_TOOL in one.get("input_types", ()),
+                tool=_TOOL in recorded_request.get("input_types", ()),
                 agent=agent,
-                ids=self.ids[one["hash_ids"]],
+                ids=self.ids[recorded_request["hash_ids"]],
             )
             if call.isl < 1:
                 raise ValueError("a prompt of no tokens")
@@ -161,8 +169,8 @@ class _Chains:
         if before is None:
             return 0.0
         sent, took = (self.calls[before].at_ns / NS_PER_S, self.calls[before].took_ns / NS_PER_S)
-        said = None if first else one.get("think_time")
-        return at - sent - took if said is None else min(float(said), at - sent)
+        think_time = None if first else one.get("think_time")
+        return at - sent - took if think_time is None else min(float(think_time), at - sent)
 
 
 def _in_order(calls: list[Call]) -> Session:
@@ -173,9 +181,9 @@ def _in_order(calls: list[Call]) -> Session:
     # a recorded moment may be before the one that it waits for
     ends = behind(order, lambda place: calls[place].waits)
     number = {place: new for new, place in enumerate(ends)}
-    found: list[Call] = []
+    ordered: list[Call] = []
     for place in ends:
         call = calls[place]
-        call.waits = tuple(number[wait] for wait in call.waits) or ((0,) if found else ())
-        found.append(call)
-    return Session(calls=found)
+        call.waits = tuple(number[wait] for wait in call.waits) or ((0,) if ordered else ())
+        ordered.append(call)
+    return Session(calls=ordered)

@@ -293,8 +293,8 @@ def coordinate(value: float) -> str:
 
 def fitted(words: str, width: float) -> str:
     """The words, cut with an ellipsis where they would be wider than ``width`` pixels."""
-    most = max(4, int(width / CHARACTER))
-    return words if len(words) <= most else words[: most - 1].rstrip() + "…"
+    max_length = max(4, int(width / CHARACTER))
+    return words if len(words) <= max_length else words[: max_length - 1].rstrip() + "…"
 
 
 def shape(x: float, y: float, tone: int, radius: float = 4.5) -> str:
@@ -381,8 +381,10 @@ class Scale:
     def __call__(self, value: float) -> float:
         """The place of a value; values outside are held at the edge."""
         low, high = self.ticks[0], self.ticks[-1]
-        held = min(max(value, low), high)
+        clamped = min(max(value, low), high)
         share = (
-            math.log(held / low) / math.log(high / low) if self.log else (held - low) / (high - low)
+            math.log(clamped / low) / math.log(high / low)
+            if self.log
+            else (clamped - low) / (high - low)
         )
         return self.start + share * (self.end - self.start)

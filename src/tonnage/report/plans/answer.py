@@ -94,21 +94,21 @@ def _no_answer(plan: Plan) -> str:
     ]
     if not over:
         return NO_ANSWER if plan.scenario.limits_that_count else _runs_nothing(plan)
-    asked = plan.demand.sizing_requests_per_second
+    demanded_rate = plan.demand.sizing_requests_per_second
     best, reason = max(
         over,
-        key=lambda each: (each[1].most_requests_per_second or 0.0, -(taken(each[1]) or math.inf)),
+        key=lambda pair: (pair[1].most_requests_per_second or 0.0, -(taken(pair[1]) or math.inf)),
     )
     rate = reason.most_requests_per_second
     cheapest, least = min(
-        (each for each in over if type(each[1]) is type(reason)),
-        key=lambda each: taken(each[1]) or math.inf,
+        (pair for pair in over if type(pair[1]) is type(reason)),
+        key=lambda pair: taken(pair[1]) or math.inf,
     )
     by = "" if cheapest is best else f" ({deployment_text(cheapest)})"
     whole = f"; all of it takes {taken_text(least)}{by}" if taken(least) else ""
     if not rate:
         return f"nothing within what is allowed: {most_text(reason)}{whole}"
-    share = f"{math.floor(100 * rate / asked)}% of the {plain(asked)} asked for"
+    share = f"{math.floor(100 * rate / demanded_rate)}% of the {plain(demanded_rate)} asked for"
     return (
         f"not the whole load: {most_text(reason)} inside the limits, {share}"
         f" ({deployment_text(best)}){whole}"
@@ -161,23 +161,23 @@ def checkpoint_text(plan: Plan, best: Candidate) -> str:
         )
     except InputError:  # hardware of a file
         return ""
-    own = engine.family == "nim"  # its containers bring checkpoints of their own
+    brings_checkpoints = engine.family == "nim"  # its containers bring checkpoints of their own
     if (
-        own
+        brings_checkpoints
         or loadable(model, precision, engine, vendor)
         or find_maker(precision.weights, engine) is not None
     ):
         return ""
-    others = dict.fromkeys(
-        one.engine_preset
-        for each in plan.candidates
-        for one in each.pools
-        if one.precision == pool.precision
+    engines = dict.fromkeys(
+        candidate_pool.engine_preset
+        for candidate in plan.candidates
+        for candidate_pool in candidate.pools
+        if candidate_pool.precision == pool.precision
     )
-    other = next(
-        (name for name in others if loadable(model, precision, find_engine(name), vendor)), ""
+    alternative = next(
+        (name for name in engines if loadable(model, precision, find_engine(name), vendor)), ""
     )
-    instead = f"; {option('engine')} {other} has one to load" if other else ""
+    instead = f"; {option('engine')} {alternative} has one to load" if alternative else ""
     return (
         f"no {pool.precision} checkpoint of {model} is known that {engine.name} reads, nor a tool"
         f" that makes one{instead}"
@@ -257,7 +257,7 @@ def standby_text(found: Standby) -> str:
     )
     if found.availability is None or found.mtbf_hours is None or found.repair_hours is None:
         return units
-    asked = "" if found.asked is None else f" ({100 * found.asked:.9g}% asked)"
+    target = "" if found.asked is None else f" ({100 * found.asked:.9g}% asked)"
     repairs = "" if found.repairers is None else f", {counted(found.repairers, 'repair')} at once"
     times = (
         f"{plain(found.mtbf_hours)} h between failures of each, {plain(found.repair_hours)} h to"
@@ -266,7 +266,7 @@ def standby_text(found: Standby) -> str:
     hours = found.short_hours_per_year or 0.0
     short = f"{number(hours)} h" if hours >= 1 else f"{number(60 * hours)} min"
     return (
-        f"{units}: enough of them work {_nines(found.availability)} of the time{asked}, all but"
+        f"{units}: enough of them work {_nines(found.availability)} of the time{target}, all but"
         f" {short} a year; {times}"
     )
 
@@ -283,14 +283,16 @@ def others(plan: Plan) -> tuple[tuple[str, Candidate], ...]:
     """
     if plan.choice is None:
         return ()
-    found = [("chosen", plan.choice)]
-    for name, other in (
+    named_candidates = [("chosen", plan.choice)]
+    for name, alternative in (
         (FASTEST, plan.latency_optimal),
         ("most requests per GPU", plan.throughput_optimal),
     ):
-        if other is not None and all(other.pools != candidate.pools for _, candidate in found):
-            found.append((name, other))
-    return tuple(found)
+        if alternative is not None and all(
+            alternative.pools != candidate.pools for _, candidate in named_candidates
+        ):
+            named_candidates.append((name, alternative))
+    return tuple(named_candidates)
 
 
 SATURATES = "fleet saturates at"
@@ -347,8 +349,8 @@ def deployment_section(plan: Plan) -> Section:
         if len(columns) > 1
         else "The chosen deployment"
     )
-    kept = tuple(row for row in rows if set(row[1:]) != {ABSENT})
-    table = Table(caption=caption, header=("", *(name for name, _ in columns)), rows=kept)
+    filled_rows = tuple(row for row in rows if set(row[1:]) != {ABSENT})
+    table = Table(caption=caption, header=("", *(name for name, _ in columns)), rows=filled_rows)
     facts = (
         ("Fleet check", "" if plan.fleet_check is None else fleet_check_text(plan.fleet_check)),
         (

@@ -91,9 +91,9 @@ def others_block(plan: Plan, most: int = ROWS) -> Table | Text | None:
     """
     if plan.choice is None:
         return None
-    (best, _), *others = zip(plan.candidates, yearly_costs(plan), strict=True)
-    near = [pair for pair in others if pair[0].gpus <= FAR * best.gpus]
-    far = [c for c, _ in others if c.gpus > FAR * best.gpus]
+    (best, _), *rest = zip(plan.candidates, yearly_costs(plan), strict=True)
+    near = [pair for pair in rest if pair[0].gpus <= FAR * best.gpus]
+    far = [c for c, _ in rest if c.gpus > FAR * best.gpus]
     absent_gpus = "".join(f"\nNo answer on {text}." for text in left_out_texts(plan))
     if not near:
         counted_only = (
@@ -154,8 +154,8 @@ def _left(shown: Sequence[Candidate], near: Sequence[Candidate], far: Sequence[C
 
 def _on_others(shown: Sequence[Candidate], left: Sequence[Candidate]) -> str:
     """The GPUs that have no row, and how many of each are needed."""
-    known = {c.pools[0].gpu for c in shown}
-    fewest = {c.pools[0].gpu: c.gpus for c in reversed(left) if c.pools[0].gpu not in known}
+    shown_gpus = {c.pools[0].gpu for c in shown}
+    fewest = {c.pools[0].gpu: c.gpus for c in reversed(left) if c.pools[0].gpu not in shown_gpus}
     needs = [f"{counted(count, 'GPU')} of {gpu}" for gpu, count in reversed(fewest.items())]
     return f"; {', '.join(needs)} would do" if needs else ""
 
@@ -193,10 +193,11 @@ def candidates_table(plan: Plan) -> Table | None:
     candidates = plan.candidates
     if not candidates:
         return None
-    asked = plan.scenario
+    scenario = plan.scenario
     lengths = (
-        f"{asked.model},"
-        f" {in_tokens(asked.isl, asked.mean_isl)}/{in_tokens(asked.osl, asked.mean_osl)} tokens"
+        f"{scenario.model},"
+        f" {in_tokens(scenario.isl, scenario.mean_isl)}/"
+        f"{in_tokens(scenario.osl, scenario.mean_osl)} tokens"
     )
     within = f"{counted(len(candidates), 'deployment')} inside the limits, {first_text(plan)} first"
     table = Table(
@@ -249,15 +250,21 @@ def rejected_section(plan: Plan) -> Section:
     """Deployments on one GPU that fail for one reason share a row, each with its own number."""
     groups: dict[tuple[str, str], dict[str, list[str]]] = {}
     for rejected in plan.rejected:
-        why_not, own = _grouped(rejected.reason)
-        degrees = split(rejected, " × ").removeprefix("TP ") + (f" ({own})" if own else "")
+        why_not, detail = _grouped(rejected.reason)
+        degrees = split(rejected, " × ").removeprefix("TP ") + (f" ({detail})" if detail else "")
         groups.setdefault((rejected.gpu, why_not), {}).setdefault(
             f"{rejected.precision} {rejected.engine}", []
         ).append(degrees)
     if not groups:
         return section("rejected", "Rejected, and why")
     rows = tuple(
-        (gpu, why_not, "; ".join(f"{kind} TP {', '.join(each)}" for kind, each in kinds.items()))
+        (
+            gpu,
+            why_not,
+            "; ".join(
+                f"{kind} TP {', '.join(degrees_list)}" for kind, degrees_list in kinds.items()
+            ),
+        )
         for (gpu, why_not), kinds in groups.items()
     )
     table = Table(
@@ -269,9 +276,11 @@ def rejected_section(plan: Plan) -> Section:
         rows=rows,
         folded=len(rows) > UNFOLDED_REJECTED,
     )
-    left = left_out_texts(plan)
+    left_out = left_out_texts(plan)
     nearest = (
-        Text(f"Left out, with the reason that comes nearest: {'; '.join(left)}.") if left else None
+        Text(f"Left out, with the reason that comes nearest: {'; '.join(left_out)}.")
+        if left_out
+        else None
     )
     return section("rejected", "Rejected, and why", nearest, table)
 
@@ -299,13 +308,15 @@ def _grouped(reason: why.Reason) -> tuple[str, str]:
                 breach_text(reason.breach),
             )
         case why.NeedsMoreGpus():
-            own = f"{counted(reason.gpus, 'GPU')}, {number(reason.systems_exact)} systems exactly"
+            detail = (
+                f"{counted(reason.gpus, 'GPU')}, {number(reason.systems_exact)} systems exactly"
+            )
             return (
                 (
                     f"takes no fewer GPUs than {deployment_text(reason.other)},"
                     f" {counted(reason.other_gpus, 'GPU')}"
                 ),
-                own,
+                detail,
             )
         case why.BrokenAtAnyLoad(lowest=None):
             return f"breaks {reason.breach.limit} at any load", _value_text(reason.breach)
@@ -338,18 +349,21 @@ def nearest_table(plan: Plan, most: int) -> Table | None:
 
     None where every GPU is, or where the line of what is reachable says the same of the only one.
     """
-    found = _left_out(plan)
-    reached = set() if plan.reachable is None else {one.deployment for one in plan.reachable.best}
+    left_out = _left_out(plan)
+    reached = (
+        set() if plan.reachable is None else {value.deployment for value in plan.reachable.best}
+    )
     if (
-        len(found) == 1
-        and isinstance(found[0].reason, why.BrokenAtAnyLoad)
-        and reached == {found[0].identity}
+        len(left_out) == 1
+        and isinstance(left_out[0].reason, why.BrokenAtAnyLoad)
+        and reached == {left_out[0].identity}
     ):
         return None
     rows = tuple(
-        (rejected.gpu, _name(rejected), reason_text(rejected.reason)) for rejected in found[:most]
+        (rejected.gpu, _name(rejected), reason_text(rejected.reason))
+        for rejected in left_out[:most]
     )
-    more = f"… and {counted(len(found) - most, 'more GPU')}" if len(found) > most else ""
+    more = f"… and {counted(len(left_out) - most, 'more GPU')}" if len(left_out) > most else ""
     header = ("GPU", "nearest deployment", "why it fails")
     return (
         Table(caption="The nearest deployment of each GPU", header=header, rows=rows, note=more)
@@ -361,8 +375,9 @@ def nearest_table(plan: Plan, most: int) -> Table | None:
 def left_out_texts(plan: Plan) -> tuple[str, ...]:
     """Such as "l40s: TTFT p95 612 ms > 500 ms at any load (fp8 TP 8 vllm-0.32)"."""
     return tuple(
-        f"{one.gpu}: {reason_text(one.reason)}{f' ({name})' if (name := _name(one)) else ''}"
-        for one in _left_out(plan)
+        f"{rejected.gpu}:"
+        f" {reason_text(rejected.reason)}{f' ({name})' if (name := _name(rejected)) else ''}"
+        for rejected in _left_out(plan)
     )
 
 
@@ -374,7 +389,7 @@ def _left_out(plan: Plan) -> tuple[Rejected, ...]:
         for gpu in plan.scenario.gpus
         if gpu not in inside
     )
-    return tuple(min(each, key=_far_from_limits) for each in refused if each)
+    return tuple(min(group, key=_far_from_limits) for group in refused if group)
 
 
 def _name(one: Rejected) -> str:
@@ -413,7 +428,7 @@ def reachable_text(found: Reachable) -> str:
         if set(who) == {found.nearest[0].deployment}
         else f"; nearest to all limits: {_each(found.nearest)}"
     )
-    inside = all(one.value_ms <= one.asked_ms for one in found.nearest)
+    inside = all(value.value_ms <= value.asked_ms for value in found.nearest)
     alone = (
         ", so the limits hold with one request at a time, and at no load above that"
         if inside
@@ -453,19 +468,19 @@ def most_text(reason: TooMuch) -> str:
                     f"{dollars(reason.budget_usd)} USD a year pay for"
                     f" {f'{number(rate)} requests/s' if rate else 'no instance'}"
                 )
-            given = f"{dollars(reason.budget_usd)} USD buy"
+            allowance = f"{dollars(reason.budget_usd)} USD buy"
         case why.OverPower():
-            given = f"{plain(reason.most_kw)} kW feed"
+            allowance = f"{plain(reason.most_kw)} kW feed"
         case why.OverRacks():
-            given = (
+            allowance = (
                 f"{counted(reason.most_racks, 'rack')} of {plain(reason.rack_kw)} kW"
                 f" {'holds' if reason.most_racks == 1 else 'hold'}"
             )
     if not systems:
-        return f"{given} no system"
+        return f"{allowance} no system"
     carry = "carries" if systems == 1 else "carry"
     return (
-        f"{given} {systems:,} × {reason.system}, which {carry}"
+        f"{allowance} {systems:,} × {reason.system}, which {carry}"
         f" {f'{number(rate)} requests/s' if rate else 'no load'}"
     )
 
@@ -500,24 +515,20 @@ def taken_text(reason: TooMuch) -> str:
 
 
 def _exceeded(reason: TooMuch) -> str:
-    taken = taken_text(reason)
+    need = taken_text(reason)
     match reason:
         case why.OverBudget():
-            most = f"the budget of {dollars(reason.budget_usd)} USD"
+            budget = f"the budget of {dollars(reason.budget_usd)} USD"
             return (
-                f"{taken}, over {most}"
-                if taken
-                else f"it has no price that could be held against {most}"
+                f"{need}, over {budget}"
+                if need
+                else f"it has no price that could be held against {budget}"
             )
         case why.OverPower():
-            drawn = (
-                f"its systems draw {taken}" if taken else "the power of its systems is not known"
-            )
+            drawn = f"its systems draw {need}" if need else "the power of its systems is not known"
             return f"{drawn}, {plain(reason.most_kw)} kW are allowed"
         case why.OverRacks():
-            racks = (
-                f"its systems take {taken}" if taken else "the power of its systems is not known"
-            )
+            racks = f"its systems take {need}" if need else "the power of its systems is not known"
             return f"{racks}, {reason.most_racks:,} of {plain(reason.rack_kw)} kW are allowed"
 
 

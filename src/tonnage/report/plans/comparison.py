@@ -105,8 +105,8 @@ def compared_table(plans: Sequence[Plan], *, short: bool = False) -> Table:
     ]
     header = (*HEADER, *(title for _, title in shown), *((CHEAPEST,) if len(shown) > 1 else ()))
     rows = tuple(compared_row(plan, tuple(way for way, _ in shown)) for plan in plans)
-    made = any(_judged(plan) for plan in plans)
-    if made:
+    has_judged = any(_judged(plan) for plan in plans)
+    if has_judged:
         ways = map(owned, costs)
         energy = (
             ABSENT if way is None or way.energy is None else whole(way.energy.kwh_per_year)
@@ -124,11 +124,11 @@ def compared_table(plans: Sequence[Plan], *, short: bool = False) -> Table:
     )
     note, caption = (
         note if short else f"{note}\n{QUALITY}",
-        "What the loss buys" if made else "The same question for each model",
+        "What the loss buys" if has_judged else "The same question for each model",
     )
     table = Table(caption=caption, header=header, rows=rows, spare=SPARED, note=note)
     return (
-        table.without({name for name in header if name not in (BOUGHT if made else SHORT)})
+        table.without({name for name in header if name not in (BOUGHT if has_judged else SHORT)})
         if short
         else table
     )
@@ -183,29 +183,29 @@ FAMILIES = ("nim", "tensorrt-llm", "vllm", "sglang")
 
 def beside(plan: Plan) -> Section:
     """The section; empty where nothing was measured."""
-    found = plan.measured
-    if found is None:
+    measured = plan.measured
+    if measured is None:
         return section("measured", TITLE)
-    best = found.plan.choice
+    best = measured.plan.choice
     if best is None:
         reasons = "; ".join(
-            dict.fromkeys(reason_text(rejected.reason) for rejected in found.plan.rejected)
+            dict.fromkeys(reason_text(rejected.reason) for rejected in measured.plan.rejected)
         )
         return section(
             "measured", TITLE, Text(f"No measured point is inside the limits: {reasons}.")
         )
-    alike, chosen = _twin(found.predicted, best), _twin(plan.candidates, best)
+    alike, chosen = _twin(measured.predicted, best), _twin(plan.candidates, best)
     deciding = ("predicted, decides", chosen, plan if chosen == plan.choice else None)
-    columns = (("measured", best, found.plan), ("predicted, same loop", alike, None), deciding)
-    known = [
+    columns = (("measured", best, measured.plan), ("predicted, same loop", alike, None), deciding)
+    filled = [
         (name, candidate, priced) for name, candidate, priced in columns if candidate is not None
     ]
     return section(
         "measured",
         TITLE,
-        _table(known),
+        _table(filled),
         Text(_difference(best, alike, chosen)),
-        _cost(yearly(found.plan)),
+        _cost(yearly(measured.plan)),
     )
 
 
@@ -227,9 +227,9 @@ def _table(columns: Sequence[tuple[str, Candidate, Plan | None]]) -> Table:
             *(ABSENT if way is None else usd(way.usd_per_1000_requests) for way in costs),
         )
     )
-    kept = tuple(row for row in rows if set(row[1:]) != {ABSENT})
+    filled = tuple(row for row in rows if set(row[1:]) != {ABSENT})
     caption = "The same deployment, measured and predicted"
-    return Table(caption=caption, header=("", *(name for name, _, _ in columns)), rows=kept)
+    return Table(caption=caption, header=("", *(name for name, _, _ in columns)), rows=filled)
 
 
 def measured_text(plan: Plan) -> str:
@@ -273,13 +273,15 @@ def _cost(cost: YearlyCost | None) -> Text | None:
         return None
     way = owned(cost)
     if way is None:
-        missing = next((each.reason for each in cost.ways if each.where == "on-prem"), None)
+        missing = next(
+            (way_cost.reason for way_cost in cost.ways if way_cost.where == "on-prem"), None
+        )
         return (
             None
             if missing is None
             else Text(f"What the measured answer costs is not known: {no_cost_text(missing)}.")
         )
-    each = (
+    per_thousand = (
         ""
         if way.usd_per_1000_requests is None
         else f", {usd(way.usd_per_1000_requests)} per 1,000 requests"
@@ -291,14 +293,14 @@ def _cost(cost: YearlyCost | None) -> Text | None:
     )
     api = cost.way("api")
     asks = None if api is None else api.usd_per_1000_requests
-    other = "" if asks is None else f" An API asks {usd(asks)} per 1,000 requests."
+    api_words = "" if asks is None else f" An API asks {usd(asks)} per 1,000 requests."
     course = "".join(
         f" {course_way_text(note)}" for note in cost.notes if note.code == "course-way"
     )
     return Text(
         f"The measured answer, owned, costs {usd(way.total_usd_per_year)} USD a year for"
-        f" {way.systems} systems{each}; for exactly {number(way.systems_exact, 4)} systems"
-        f" {usd(way.usd_per_year_exact)}{exact}.{other}{course}"
+        f" {way.systems} systems{per_thousand}; for exactly {number(way.systems_exact, 4)} systems"
+        f" {usd(way.usd_per_year_exact)}{exact}.{api_words}{course}"
     )
 
 

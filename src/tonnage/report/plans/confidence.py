@@ -119,7 +119,9 @@ def _tail_text(best: Candidate, tail: Unreached) -> str:
         )
     if not would and alone is not None and alone.broken and alone.value_ms is not None:
         would.append(f"it takes {_looser(alone.limit, alone.value_ms, 'a limit above')}")
-    return text + "".join(f"{joint}{one}" for joint, one in zip(("; ", ", "), would, strict=False))
+    return text + "".join(
+        f"{joint}{remedy}" for joint, remedy in zip(("; ", ", "), would, strict=False)
+    )
 
 
 def _looser(limit: Limit, value_ms: float, one: str) -> str:
@@ -268,7 +270,7 @@ def measurement_text(found: Measurement | None) -> str:
     """
     if found is None or not found.narrows:
         return ""
-    taken = (
+    effort = (
         f"{found.points} points ({span(_whole_minutes(found.seconds))} of one system) would narrow"
     )
     now, after = (
@@ -281,7 +283,7 @@ def measurement_text(found: Measurement | None) -> str:
         else f", {dollars(found.saved_usd_per_year)} USD a year"
     )
     saved = f"; on average {number(found.saved_systems, 2)} fewer{year}" if found.gains else ""
-    return f"{taken} {now} to {after.replace(' systems', '').replace(' system', '')}{saved}"
+    return f"{effort} {now} to {after.replace(' systems', '').replace(' system', '')}{saved}"
 
 
 def _interval(systems: dict[str, int | None], asked: float) -> str:
@@ -299,35 +301,36 @@ def measurement_section(plan: Plan) -> Section:
     """The numbers at each confidence before and after, and the commands; empty where a measurement
     would not narrow them.
     """
-    found = plan.measurement
-    if found is None or not found.narrows:
+    measurement = plan.measurement
+    if measurement is None or not measurement.narrows:
         return section("measurement", TITLE)
     rows = tuple(
         (
             f"{level} %",
             *(
                 ABSENT if count is None else f"{count:,}"
-                for count in (found.systems[level], found.after[level])
+                for count in (measurement.systems[level], measurement.after[level])
             ),
         )
-        for level in found.systems
+        for level in measurement.systems
     )
     caption = (
         "Systems for each confidence, now and after the calibration if steps take as long as"
         " predicted"
     )
-    paid = "" if found.usd is None else f" That costs {dollars(found.usd)} USD."
-    mean = found.expected_systems
+    paid = "" if measurement.usd is None else f" That costs {dollars(measurement.usd)} USD."
+    mean = measurement.expected_systems
     counted_on = (
         "" if mean is None else f" On average over what it may find the answer is {number(mean)}."
     )
     words = (
-        f"The {found.points} loads below were chosen one by one, each as the one that tells most"
-        f" about the deciding prediction. One system takes {span(_whole_minutes(found.seconds))}"
-        f" for them.{paid}{counted_on} Start one instance of the choice as the plan says, measure,"
-        f" calibrate, and size again with --coefficients {CALIBRATED}; {PLAN} is this plan."
+        f"The {measurement.points} loads below were chosen one by one, each as the one that tells"
+        " most about the deciding prediction. One system takes"
+        f" {span(_whole_minutes(measurement.seconds))} for them.{paid}{counted_on} Start one"
+        " instance of the choice as the plan says, measure, calibrate, and size again with"
+        f" --coefficients {CALIBRATED}; {PLAN} is this plan."
     )
-    commands = (Command(shlex.join(argv)) for argv in (*found.bench, found.calibrate))
+    commands = (Command(shlex.join(argv)) for argv in (*measurement.bench, measurement.calibrate))
     return section(
         "measurement",
         TITLE,

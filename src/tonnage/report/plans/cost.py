@@ -277,10 +277,10 @@ def takes(way: WayCost) -> str:
     """What is owned, what is rented and what goes to an API, such as "3 systems + 42,000 GPU hours,
     up to 16 GPUs".
     """
-    own = counted(way.systems, "system") if way.systems else ""
-    most = f", up to {counted(way.cloud_gpus_at_peak, 'GPU')}" if way.cloud_gpus_at_peak else ""
+    bought = counted(way.systems, "system") if way.systems else ""
+    at_most = f", up to {counted(way.cloud_gpus_at_peak, 'GPU')}" if way.cloud_gpus_at_peak else ""
     rented = (
-        f"{number(way.cloud_gpu_hours_per_year)} GPU hours{most}"
+        f"{number(way.cloud_gpu_hours_per_year)} GPU hours{at_most}"
         if way.cloud_gpu_hours_per_year
         else ""
     )
@@ -289,7 +289,7 @@ def takes(way: WayCost) -> str:
         if way.api_requests_per_year
         else ""
     )
-    return " + ".join(filter(None, (own, rented, sent)))
+    return " + ".join(filter(None, (bought, rented, sent)))
 
 
 def spread(way: WayCost) -> tuple[float, float] | None:
@@ -342,11 +342,16 @@ def cost_text(plan: Plan) -> str:
     """
     job, cost = plan.cost, yearly(plan)
     if isinstance(job, JobCost):
-        each = (("on cloud GPUs", job.cloud_usd_per_job), ("through an API", job.api_usd_per_job))
-        known = [f"{dollars(value)} USD a job {name}" for name, value in each if value is not None]
+        job_costs = (
+            ("on cloud GPUs", job.cloud_usd_per_job),
+            ("through an API", job.api_usd_per_job),
+        )
+        priced_ways = [
+            f"{dollars(value)} USD a job {name}" for name, value in job_costs if value is not None
+        ]
         if job.owned.total_usd_per_year is not None:
-            known.append(f"owned {dollars(job.owned.total_usd_per_year)} USD a year")
-        return "; ".join(known) or "no price is known"
+            priced_ways.append(f"owned {dollars(job.owned.total_usd_per_year)} USD a year")
+        return "; ".join(priced_ways) or "no price is known"
     if cost is None:
         return ""
     shown, count = owned_and_cheapest(cost), len(priced(cost))
@@ -359,9 +364,11 @@ def cost_text(plan: Plan) -> str:
     first, *rest = sorted(
         priced(cost) if named else shown, key=lambda way: way.where != cost.cheapest
     )
-    others = "".join(f"; {NAMES[way.where]} {dollars(way.total_usd_per_year)} USD" for way in rest)
-    others += "".join(_unpriced(cost)) if named else ""
-    return f"{_way_text(first)}, cheapest of {count} priced ways{others}"
+    other_ways = "".join(
+        f"; {NAMES[way.where]} {dollars(way.total_usd_per_year)} USD" for way in rest
+    )
+    other_ways += "".join(_unpriced(cost)) if named else ""
+    return f"{_way_text(first)}, cheapest of {count} priced ways{other_ways}"
 
 
 def _unpriced(cost: YearlyCost) -> Iterator[str]:
@@ -391,12 +398,13 @@ def cost_section(cost: YearlyCost | None, drawn: Block | None = None) -> Section
         if cost.requests_per_year and cost.break_evens
         else []
     )
-    for each in cost.break_evens:
+    for break_even in cost.break_evens:
         lines += [
             sentence_of(
-                f"{' or '.join(THE.get(way, way) for way in each.between)}: {break_even_text(each)}"
+                f"{' or '.join(THE.get(way, way) for way in break_even.between)}:"
+                f" {break_even_text(break_even)}"
             ),
-            _bought(each, cost),
+            _bought(break_even, cost),
         ]
     unknown = (
         f"{TITLES[way.where]}: no cost, as {no_cost_text(way.reason)}."
@@ -461,7 +469,7 @@ def _exactly(cost: YearlyCost) -> str:
     # so where the simulated fleet decides on the systems
     if abs(way.systems_exact - round(way.systems_exact)) < WHOLE:
         return ""
-    each = (
+    per_thousand = (
         ""
         if way.usd_per_1000_requests_exact is None
         else f", {usd(way.usd_per_1000_requests_exact)} USD per 1,000 requests"
@@ -473,7 +481,7 @@ def _exactly(cost: YearlyCost) -> str:
     )
     return (
         f"{bought}; exactly {number(way.systems_exact, 4)} systems would cost"
-        f" {usd(way.usd_per_year_exact)} USD a year{each}."
+        f" {usd(way.usd_per_year_exact)} USD a year{per_thousand}."
     )
 
 
@@ -651,10 +659,10 @@ def _owned(job: JobCost) -> str:
         if job.power_usd_per_job
         else ""
     )
-    each = f" of {owned.gpus // owned.systems} GPUs" if owned.systems else ""
+    size = f" of {owned.gpus // owned.systems} GPUs" if owned.systems else ""
     return (
         f"{usd(owned.total_usd_per_year)} USD a year for"
-        f" {counted(owned.systems, 'system')}{each}{power}"
+        f" {counted(owned.systems, 'system')}{size}{power}"
     )
 
 

@@ -57,15 +57,15 @@ def unlike(choice: Candidate, other: Identity, *, gpu: bool = True) -> str:
     """
     if len({pool.identity for pool in choice.pools}) != 1:
         return name_of(other)
-    own = choice.pools[0]
+    chosen_pool = choice.pools[0]
     same = (
-        own.precision == other.precision,
-        own.parallelism == other.parallelism,
-        own.engine == other.engine,
+        chosen_pool.precision == other.precision,
+        chosen_pool.parallelism == other.parallelism,
+        chosen_pool.engine == other.engine,
     )
     named = (other.precision.upper(), split(other), other.engine)
     words = ", ".join(name for name, alike in zip(named, same, strict=True) if not alike)
-    return words if own.gpu == other.gpu or not gpu else f"{words} on {other.gpu}".strip()
+    return words if chosen_pool.gpu == other.gpu or not gpu else f"{words} on {other.gpu}".strip()
 
 
 def deployment(candidate: Candidate) -> str:
@@ -254,9 +254,9 @@ def memory_text(parts: Sequence[MemoryPart], kv_tokens: int | None) -> str:
         for part in ("drafter", "adapters", "encoder")
         if part in sizes
     )
-    held = "" if kv_tokens is None else f" ({kv_tokens:,} tokens)"
+    kv_words = "" if kv_tokens is None else f" ({kv_tokens:,} tokens)"
     return (
         f"{format_gb(sizes['weights'])} weights +"
         f" {beside}{format_gb(sizes['activations'] + sizes['reserve'])} activations and reserve +"
-        f" {format_gb(sizes['kv_cache'])} KV cache per GPU{held}"
+        f" {format_gb(sizes['kv_cache'])} KV cache per GPU{kv_words}"
     )

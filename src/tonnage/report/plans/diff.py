@@ -49,11 +49,20 @@ def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:
     )
     both = first.asked is not None and second.asked is not None
     differences = tuple(_differing("asked", _asked(first), _asked(second))) if both else ()
-    told = {(difference.first, difference.second) for difference in differences}
-    rest = (one for part, read in parts for one in _differing(part, read(first), read(second)))
+    shown_pairs = {(difference.first, difference.second) for difference in differences}
+    rest = (
+        difference
+        for part, read in parts
+        for difference in _differing(part, read(first), read(second))
+    )
     return (
         *differences,
-        *(one for one in rest if one.part != "question" or (one.first, one.second) not in told),
+        *(
+            difference
+            for difference in rest
+            if difference.part != "question"
+            or (difference.first, difference.second) not in shown_pairs
+        ),
     )
 
 
@@ -61,14 +70,14 @@ def use_case_differences(first: UseCases, second: UseCases) -> tuple[Difference,
     """What differs of the fleet of several use cases, and then of each that both have, by
     itself.
     """
-    plans, others = (
+    plans, second_plans = (
         dict(zip(use_cases.names, use_cases.plans, strict=True)) for use_cases in (first, second)
     )
     alone = (
-        replace(one, use_case=name)
+        replace(difference, use_case=name)
         for name, plan in plans.items()
-        if name in others
-        for one in differences(plan, others[name])
+        if name in second_plans
+        for difference in differences(plan, second_plans[name])
     )
     return (*_differing("fleet", _fleet(first), _fleet(second)), *alone)
 
@@ -82,9 +91,9 @@ def diff_text(found: Sequence[Difference], names: tuple[str, str]) -> Document:
         (difference.use_case, difference.part) for difference in found
     ):
         rows = tuple(
-            (one.what, one.first, one.second, one.change)
-            for one in found
-            if (one.use_case, one.part) == (use_case, part)
+            (difference.what, difference.first, difference.second, difference.change)
+            for difference in found
+            if (difference.use_case, difference.part) == (use_case, part)
         )
         table = Table(header=(part, *names, "change"), rows=rows, spare=("change",))
         title = f"{use_case}, by itself: {part}" if use_case else part.capitalize()
@@ -96,9 +105,9 @@ def diff_json(found: Sequence[Difference]) -> dict[str, Any]:
     """The differences as one JSON object; each names its use case where it has one."""
     keys = ("part", "what", "first", "second", "change")
     rows = [
-        {key: getattr(one, key) for key in keys}
-        | ({"use_case": one.use_case} if one.use_case else {})
-        for one in found
+        {key: getattr(difference, key) for key in keys}
+        | ({"use_case": difference.use_case} if difference.use_case else {})
+        for difference in found
     ]
     return {"schema": "tonnage-diff/1", "differences": rows}
 
@@ -109,19 +118,24 @@ Values = Mapping[str, tuple[str, float | None]]
 
 def _differing(part: str, first: Values, second: Values) -> Iterator[Difference]:
     for what in dict.fromkeys((*first, *second)):
-        one, other = first.get(what, (ABSENT, None)), second.get(what, (ABSENT, None))
-        if one[0] != other[0]:
-            known = one[1] and other[1] is not None
+        first_value, second_value = (
+            first.get(what, (ABSENT, None)),
+            second.get(what, (ABSENT, None)),
+        )
+        if first_value[0] != second_value[0]:
+            comparable = first_value[1] and second_value[1] is not None
             change = (
-                f"{100 * ((other[1] or 0.0) / (one[1] or 1.0) - 1):+.3g}%".replace("-", "−")
-                if known
+                f"{100 * ((second_value[1] or 0.0) / (first_value[1] or 1.0) - 1):+.3g}%".replace(
+                    "-", "−"
+                )
+                if comparable
                 else ""
             )
             yield Difference(
                 part=part,
                 what=what,
-                first=one[0] or ABSENT,
-                second=other[0] or ABSENT,
+                first=first_value[0] or ABSENT,
+                second=second_value[0] or ABSENT,
                 change=change,
             )
 
@@ -130,11 +144,11 @@ def _asked(plan: Plan) -> Values:
     """Every key of the scenario as it was written, by its place in a file; of prices in the
     scenario each one by itself.
     """
-    said = {} if plan.asked is None else flat(to_document(plan.asked))
+    leaf_values = {} if plan.asked is None else flat(to_document(plan.asked))
     return {
         key: _written(value)
         for leaf in leaves()
-        for key, value in _parts(leaf.key, said.get(leaf.name))
+        for key, value in _parts(leaf.key, leaf_values.get(leaf.name))
     }
 
 
@@ -151,7 +165,7 @@ def _written(value: Any) -> tuple[str, float | None]:
     if isinstance(value, bool):
         return "yes" if value else "no", None
     if isinstance(value, list):
-        return ",".join(_written(each)[0] for each in value), None
+        return ",".join(_written(element)[0] for element in value), None
     text = value if isinstance(value, str) else f"{value:.15g}"
     try:
         return text, float(text)
@@ -185,12 +199,12 @@ def _question(plan: Plan) -> Values:
 
 def _fleet(found: UseCases) -> Values:
     best = found.choice
-    said: dict[str, tuple[str, float | None]] = {
+    values: dict[str, tuple[str, float | None]] = {
         "use cases": (", ".join(found.names), None),
         "chosen": (found.chosen or "nothing", None),
     }
     if best is None:
-        return said
+        return values
     limits = (
         f"{case.name}: {use_text(use)}"
         for pool in best.pools
@@ -198,7 +212,7 @@ def _fleet(found: UseCases) -> Values:
         for use in case.limits
     )
     return {
-        **said,
+        **values,
         "systems": (systems_text(best), None),
         "GPUs": (f"{best.gpus:,}", float(best.gpus)),
         "GPUs in use": (f"{best.gpus_in_use:,}", float(best.gpus_in_use)),
@@ -221,7 +235,7 @@ def _answer(plan: Plan) -> Values:
         for metric in ("ttft", "tpot", "e2e")
         for statistic in ("mean", "p95")
     }
-    found: dict[str, tuple[str, float | None]] = {
+    values: dict[str, tuple[str, float | None]] = {
         "systems": (systems(best), float(best.systems)),
         "systems exactly": (number(best.systems_exact), best.systems_exact),
         "deployment": (deployments(best), None),
@@ -248,7 +262,7 @@ def _answer(plan: Plan) -> Values:
         }
     )
     return {
-        **found,
+        **values,
         **met,
         **{name: (number(value), value) for name, value in (latencies | drawn).items()},
     }

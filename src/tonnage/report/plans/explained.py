@@ -171,7 +171,9 @@ def memory_table(plan: Plan) -> Table | None:
 
 def why_text(plans: Sequence[Plan]) -> Document:
     """The reasons of one plan, or of several one after the other."""
-    return Document(sections=tuple(one for plan in plans for one in _sections(plan) if one.blocks))
+    return Document(
+        sections=tuple(part for plan in plans for part in _sections(plan) if part.blocks)
+    )
 
 
 def _sections(plan: Plan) -> tuple[Section, ...]:
@@ -217,17 +219,17 @@ def _others(plan: Plan) -> Table | None:
     """The best candidate of every other GPU, format and engine, with what it would take more."""
     if plan.choice is None:
         return None
-    own, *_ = costs = yearly_costs(plan)
-    seen, rows = {_kind(plan.choice)}, []
+    choice_usd, *_ = costs = yearly_costs(plan)
+    kinds, rows = {_kind(plan.choice)}, []
     for candidate, usd_per_year in zip(plan.candidates[1:], costs[1:], strict=True):
-        if _kind(candidate) in seen:
+        if _kind(candidate) in kinds:
             continue
-        seen.add(_kind(candidate))
+        kinds.add(_kind(candidate))
         more = f"{candidate.gpus - plan.choice.gpus:+,} GPUs".replace("-", "−")
         dearer = (
             ""
-            if own is None or usd_per_year is None
-            else f", {usd_per_year - own:+,.0f} USD a year".replace("-", "−")
+            if choice_usd is None or usd_per_year is None
+            else f", {usd_per_year - choice_usd:+,.0f} USD a year".replace("-", "−")
         )
         cells = (
             f"{candidate.systems:,}",
@@ -285,8 +287,8 @@ def sensitivity_section(plan: Plan, drawn: Block | None = None) -> Section:
 
 def sensitivity_table(plan: Plan) -> Table | None:
     """One row for each input, lower and higher; None where nothing was changed."""
-    found = plan.sensitivity
-    if found is None or not found.swings:
+    sensitivity = plan.sensitivity
+    if sensitivity is None or not sensitivity.swings:
         return None
     size = 0 if plan.choice is None else gpus_per_system(plan.choice)
     rows = tuple(
@@ -297,11 +299,11 @@ def sensitivity_table(plan: Plan) -> Table | None:
             signed(swing.high.change),
             needed(swing.high, size),
         )
-        for swing in found.swings
+        for swing in sensitivity.swings
     )
     caption = (
-        f"Systems when one input changes; now {counted(found.systems, 'system')},"
-        f" {exact_number(found.systems_exact)} exactly"
+        f"Systems when one input changes; now {counted(sensitivity.systems, 'system')},"
+        f" {exact_number(sensitivity.systems_exact)} exactly"
     )
     return Table(
         caption=caption, header=("input", "lower", "systems", "higher", "systems"), rows=rows
@@ -380,8 +382,8 @@ def needed(changed: Changed, gpus_per_system: int = 0) -> str:
 
 def other_size(changed: Changed, gpus_per_system: int) -> bool:
     """Whether its systems hold another number of GPUs than those of the choice."""
-    known = changed.gpus > 0 and changed.systems is not None and gpus_per_system > 0
-    return known and changed.gpus != (changed.systems or 0) * gpus_per_system
+    comparable = changed.gpus > 0 and changed.systems is not None and gpus_per_system > 0
+    return comparable and changed.gpus != (changed.systems or 0) * gpus_per_system
 
 
 def risk_text(plan: Plan, best: Candidate) -> str:
@@ -424,7 +426,10 @@ def riskiest_text(found: Sensitivity, per_system: int = 0) -> str:
         return f"with {_more(none)} nothing {short}"
     worst = max(
         rises,
-        key=lambda one: (one.high.gpus or one.high.systems or 0, one.high.systems_exact or 0.0),
+        key=lambda swing: (
+            swing.high.gpus or swing.high.systems or 0,
+            swing.high.systems_exact or 0.0,
+        ),
     )
     high, systems, exact = worst.high, worst.high.systems or 0, worst.high.systems_exact or 0.0
     if other_size(high, per_system) and high.gpus > found.systems * per_system:
@@ -452,5 +457,5 @@ def relaxed_text(relaxed: Relaxed) -> str:
     if before.split()[-1] == after.split()[-1]:
         before = before.split()[0]
     count = "one system" if relaxed.saved == 1 else f"{relaxed.saved} systems"
-    left = f", {counted(relaxed.gpus, 'GPU')} in all" if relaxed.gpus else ""
-    return f"{limit.name} {before} → {after}: {count} fewer{left}"
+    gpus_words = f", {counted(relaxed.gpus, 'GPU')} in all" if relaxed.gpus else ""
+    return f"{limit.name} {before} → {after}: {count} fewer{gpus_words}"

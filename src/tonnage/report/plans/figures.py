@@ -47,8 +47,10 @@ def curve(plan: Plan) -> Plot | None:
         return None
     tones = {metric: tone for tone, metric in enumerate(("ttft", "tpot", "e2e", "itl"))}
     limits = [limit for limit in plan.scenario.limits_that_count if limit.metric in METRICS]
-    asked: list[tuple[str, str]] = [(limit.metric, limit.statistic) for limit in limits]
-    shown = asked + [(m, s) for m, s in USUAL.items() if m not in {metric for metric, _ in asked}]
+    limited: list[tuple[str, str]] = [(limit.metric, limit.statistic) for limit in limits]
+    shown = limited + [
+        (m, s) for m, s in USUAL.items() if m not in {metric for metric, _ in limited}
+    ]
     shown.sort(key=lambda pair: METRICS.index(pair[0]))
     series = [
         _of_curve(points, metric, statistic, tones[metric])
@@ -73,35 +75,37 @@ def curves(plans: Sequence[Plan], names: Sequence[str]) -> Plot | None:
     """
     limits = [limit for limit in plans[0].scenario.limits_that_count if limit.metric in METRICS]
     metric, statistic = (limits[0].metric, limits[0].statistic) if limits else ("ttft", "p95")
-    made = []
+    all_series = []
     for tone, (plan, name) in enumerate(zip(plans, names, strict=True)):
         points = sorted(plan.curve, key=lambda p: p.requests_per_second_per_8_gpus)
-        made.append(replace(_of_curve(points, metric, statistic, tone), name=name))
-    known = tuple(series for series in made if series.points)
+        all_series.append(replace(_of_curve(points, metric, statistic, tone), name=name))
+    drawable = tuple(series for series in all_series if series.points)
     rules = tuple(Rule("y", limit.milliseconds, str(limit)) for limit in limits[:1])
     title = f"{metric.upper()} {statistic} against throughput"
-    return Plot("curves", title, LOAD, MILLISECONDS, known, rules=rules) if known else None
+    return Plot("curves", title, LOAD, MILLISECONDS, drawable, rules=rules) if drawable else None
 
 
 def _of_curve(points: Sequence[CurvePoint], metric: str, statistic: str, tone: int) -> Series:
-    found = []
+    curve_points = []
     for point in points:
         y = getattr(getattr(point, f"{metric}_ms"), statistic)
         if y is not None and y > 0:
             words = _reading(point, metric, statistic, y)
-            found.append(
+            curve_points.append(
                 Point(point.requests_per_second_per_8_gpus, y, words, chosen=point.mark == "limit")
             )
-    return Series(f"{metric.upper()} {statistic}", tuple(found), tone=tone, line=True)
+    return Series(f"{metric.upper()} {statistic}", tuple(curve_points), tone=tone, line=True)
 
 
 def _reading(point: CurvePoint, metric: str, statistic: str, y: float) -> str:
-    held = point.concurrency_per_instance
+    in_flight = point.concurrency_per_instance
     lines = [
         f"{metric.upper()} {statistic} {number(y)} ms",
         f"at {number(point.requests_per_second_per_8_gpus)} requests/s per 8 GPUs",
     ]
-    lines += [f"{number(held)} requests in flight in one instance"] if held is not None else []
+    lines += (
+        [f"{number(in_flight)} requests in flight in one instance"] if in_flight is not None else []
+    )
     return "\n".join(
         [
             *lines,
@@ -117,8 +121,8 @@ def _loads(plan: Plan) -> list[Rule]:
     """
     if plan.choice is None:
         return []
-    most = plan.choice.requests_per_second_per_8_gpus
-    rules = [Rule("x", most, f"highest load inside the limits, {number(most)}/s")]
+    highest_load = plan.choice.requests_per_second_per_8_gpus
+    rules = [Rule("x", highest_load, f"highest load inside the limits, {number(highest_load)}/s")]
     mine = next((p.requests_per_second_per_8_gpus for p in plan.curve if p.mark == "peak"), None)
     if mine is not None:
         rules.append(Rule("x", mine, f"your peak, {number(mine)}/s"))
@@ -148,11 +152,11 @@ def pareto(plan: Plan) -> Plot | None:
     Those without a price are left out where others have one, and the title says how many there are.
     """
     candidates, costs = plan.candidates, yearly_costs(plan)
-    known = any(cost is not None for cost in costs)
+    has_prices = any(cost is not None for cost in costs)
     compared: list[tuple[Candidate, Point]] = []
     names = set()
     for place, (candidate, usd_per_year) in enumerate(zip(candidates, costs, strict=True)):
-        fast, height = speed(candidate), usd_per_year if known else float(candidate.gpus)
+        fast, height = speed(candidate), usd_per_year if has_prices else float(candidate.gpus)
         if fast is not None and height is not None:
             names.add(fast[0])
             paid = f"\n{usd(usd_per_year)} USD a year" if usd_per_year is not None else ""
@@ -166,7 +170,7 @@ def pareto(plan: Plan) -> Plot | None:
         if len(compared) == len(candidates)
         else f"the {len(compared)} of {len(candidates)} candidates with a price"
     )
-    return _pareto(compared, names.pop(), known, whole)
+    return _pareto(compared, names.pop(), has_prices, whole)
 
 
 def _pareto(
@@ -214,8 +218,8 @@ def cost(plan: Plan) -> Bars | None:
         )
     }
     bars = tuple(_way_bar(way, tones, chosen=way.where == whole.cheapest) for way in way_costs)
-    *others, longest = sorted(way.total_usd_per_year or 0.0 for way in way_costs)
-    cut = 1.5 * others[-1] if others and longest > DWARFS * others[-1] > 0 else None
+    *shorter, longest = sorted(way.total_usd_per_year or 0.0 for way in way_costs)
+    cut = 1.5 * shorter[-1] if shorter and longest > DWARFS * shorter[-1] > 0 else None
     axis = Axis("USD a year" if cut is None else "USD a year; a broken bar goes on")
     return Bars("cost", "Cost of a year by way of running it", axis, bars, cut=cut)
 
@@ -260,17 +264,17 @@ def tornado(plan: Plan) -> Tornado | None:
     if sensitivity is None:
         return None
     size = 0 if plan.choice is None else gpus_per_system(plan.choice)
-    known = [
+    exact_counts = [
         exact
         for row in sensitivity.swings
         for side in (row.low, row.high)
         if (exact := _exactly(side, size)) is not None
     ]
-    if not known:
+    if not exact_counts:
         return None
     base = sensitivity.systems_exact
-    edge = max(*known, base) * 1.1
-    other = any(
+    edge = max(*exact_counts, base) * 1.1
+    mixed_sizes = any(
         other_size(side, size) for row in sensitivity.swings for side in (row.low, row.high)
     )
     swings = sorted(
@@ -282,7 +286,7 @@ def tornado(plan: Plan) -> Tornado | None:
         "Systems needed when one input is lower or higher",
         Axis(
             "systems exactly; whole systems beside each"
-            f" bar{'; other sizes counted by their GPUs' if other else ''}"
+            f" bar{'; other sizes counted by their GPUs' if mixed_sizes else ''}"
         ),
         base=base,
         base_label=f"now {sensitivity.systems} ({number(base)})",
@@ -363,14 +367,14 @@ def memory(plan: Plan) -> Bars | None:
 
 def step(plan: Plan) -> Bars | None:
     """The mean step at the chosen load, by term."""
-    found = (
+    terms = (
         []
         if plan.explain is None
         else [(TERMS.get(t.term, t.term), t.seconds * 1e3) for t in plan.explain.terms if t.seconds]
     )
-    if not found:
+    if not terms:
         return None
-    total = sum(ms for _, ms in found)
+    total = sum(ms for _, ms in terms)
     bars = tuple(
         Bar(
             name,
@@ -378,6 +382,6 @@ def step(plan: Plan) -> Bars | None:
             total=f"{number(ms)} ms",
             tip=f"{name}: {number(ms)} ms of a step, {percent(ms / total)}",
         )
-        for name, ms in sorted(found, key=lambda pair: -pair[1])
+        for name, ms in sorted(terms, key=lambda pair: -pair[1])
     )
     return Bars("step", "A mean step by what takes its time", Axis("ms of one step"), bars)

@@ -68,13 +68,13 @@ def autoscaling_text(found: Autoscaling) -> str:
         f" in {hours_text(found)}"
     )
     cost = "" if found.cost is None else f"; {_rent(found.cost)}"
-    kept = "".join(f"; {text}" for text in broken_texts(best.run))
+    limits_words = "".join(f"; {text}" for text in broken_texts(best.run))
     warm = f" and {best.warm} warm" if best.warm else ""
     bounds = (
         f"{best.least} to {best.most} instances{warm} at {number(best.target)}"
         f" {METRICS[best.metric]} each"
     )
-    return f"{bounds}: {saved}, {percent(found.saved_share)} fewer{kept}{cost}"
+    return f"{bounds}: {saved}, {percent(found.saved_share)} fewer{limits_words}{cost}"
 
 
 def hours_text(found: Autoscaling) -> str:
@@ -263,7 +263,7 @@ def existing_text(existing: Existing) -> str:
     """
     systems = " + ".join(f"{group.count:,} × {group.system}" for group in existing.groups)
     total, today = existing.requests_per_second, existing.asked_requests_per_second
-    growth, left = existing.growth_per_month, existing.months_left
+    growth, months = existing.growth_per_month, existing.months_left
     if total == 0 or existing.breaks_first is None:
         return f"{systems}: {NOTHING_RUNS}"
     carry = "carries" if sum(group.count for group in existing.groups) == 1 else "carry"
@@ -280,17 +280,17 @@ def existing_text(existing: Existing) -> str:
         f"{systems} {carry} {number(total)} requests/s inside the limits{room}; what breaks first"
         f" is {bound_text(existing.breaks_first)}"
     )
-    if growth is None or left == -1:
+    if growth is None or months == -1:
         return text
-    if left is None:
+    if months is None:
         return (
             f"{text}; at {growth:.1%} growth a month that lasts beyond fifty years"
             if growth > 0
             else text
         )
     return (
-        f"{text}; at {growth:.1%} growth a month that lasts for {left} months and runs out in month"
-        f" {left + 1}"
+        f"{text}; at {growth:.1%} growth a month that lasts for {months} months and runs out in"
+        f" month {months + 1}"
     )
 
 
@@ -321,13 +321,13 @@ def growth_text(growth: Growth, systems: int) -> str:
     in 12 months (180 requests/s), …".
     """
     now = f"{counted(systems, 'system')} {'is' if systems == 1 else 'are'} enough"
-    left = growth.months_left
-    if left is None:
+    months = growth.months_left
+    if months is None:
         lasts = f"{now} for fifty years" if growth.per_month > 0 else now
-    elif left == 0:
+    elif months == 0:
         lasts = f"{now} today, the next is needed in month 1"
     else:
-        lasts = f"{now} for {counted(left, 'month')}, the next is needed in month {left + 1}"
+        lasts = f"{now} for {counted(months, 'month')}, the next is needed in month {months + 1}"
     counts = (
         "no number" if ahead.systems is None else f"{ahead.systems:,}" for ahead in growth.ahead
     )
@@ -480,15 +480,15 @@ def routers_text(rows: Sequence[BehindRouter], limits: Sequence[Limit], systems:
     if not rows:
         return ""
     name, (first, *behind_routers) = _metric(limits), rows
-    said = [
+    rest = [
         f"{_named(row.router)} {_value(row, name)}{_systems(systems, row)}"
         for row in behind_routers
     ]
-    own = (
+    chosen_words = (
         f"{_named(first.router)}, {_name(name)} {_value(first, name)} at the"
         f" peak{_systems(systems, first)}"
     )
-    return f"{own}; behind {', behind '.join(said)}" if said else own
+    return f"{chosen_words}; behind {', behind '.join(rest)}" if rest else chosen_words
 
 
 Metric = tuple["LimitMetric", "Statistic"]
@@ -496,8 +496,8 @@ Metric = tuple["LimitMetric", "Statistic"]
 
 def _metric(limits: Sequence[Limit]) -> Metric:
     """The latency that routers are compared by."""
-    single = [one for one in limits if one.share is None]
-    limit = next((one for one in single if one.metric == "ttft"), None) or (
+    single = [candidate for candidate in limits if candidate.share is None]
+    limit = next((candidate for candidate in single if candidate.metric == "ttft"), None) or (
         single[0] if single else None
     )
     return ("ttft", "p95") if limit is None else (limit.metric, limit.statistic)
@@ -534,9 +534,9 @@ def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
     shown = f" behind {_named(found.router)}" if found.instances > 1 else ""
     if found.simulated_instances < found.instances:
         shown += f" ({found.simulated_instances} of {found.instances} instances simulated)"
-    said = [f"{percent(found.hit_rate)} of prompt tokens come from the cache{shown}"]
+    clauses = [f"{percent(found.hit_rate)} of prompt tokens come from the cache{shown}"]
     if found.other_hit_rate is not None:
-        said.append(f"behind {_named(found.other_router)} {percent(found.other_hit_rate)}")
+        clauses.append(f"behind {_named(found.other_router)} {percent(found.other_hit_rate)}")
     if found.without_systems is None:
         without = "no number of systems of this deployment would hold the limits"
     elif found.without_systems == systems:
@@ -545,7 +545,7 @@ def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
         without = (
             f"{counted(found.without_systems, 'system')} of this deployment in place of {systems}"
         )
-    return "; ".join([*said, f"without a cache {without}"])
+    return "; ".join([*clauses, f"without a cache {without}"])
 
 
 MEMORIES = {"host": "host memory", "disk": "local NVMe", "store": "the shared store"}
@@ -558,29 +558,30 @@ def sessions_text(plan: Plan) -> str:
     """Such as "17.1 at once on a system; 63 requests each, 7.9 million tokens in of which 96% come
     from caches, 27,700 out; …".
     """
-    held = plan.sessions
-    if held is None:
+    sessions = plan.sessions
+    if sessions is None:
         return ""
     tokens = (
-        f"{number(held.input_tokens / 1e6)} million tokens in ({percent(held.hit_rate)} from"
-        " caches)"
+        f"{number(sessions.input_tokens / 1e6)} million tokens in ({percent(sessions.hit_rate)}"
+        " from caches)"
     )
     parts = [
-        f"{number(held.per_system)} at once on a system",
+        f"{number(sessions.per_system)} at once on a system",
         (
-            f"each {number(held.requests)} requests, {tokens} and {number(held.output_tokens)} out,"
-            f" over {span(held.seconds)}"
+            f"each {number(sessions.requests)} requests, {tokens} and"
+            f" {number(sessions.output_tokens)} out, over {span(sessions.seconds)}"
         ),
     ]
-    if held.slowdown_p90 is not None:
-        parts.append(f"p90 of them {held.slowdown_p90:.2f}× as slow as alone")
-    if held.left_out > 0:
+    if sessions.slowdown_p90 is not None:
+        parts.append(f"p90 of them {sessions.slowdown_p90:.2f}× as slow as alone")
+    if sessions.left_out > 0:
         parts.append(
-            f"{percent(held.left_out)} of the recorded requests exceed the context and are left out"
+            f"{percent(sessions.left_out)} of the recorded requests exceed the context and are left"
+            " out"
         )
-    parts += _tiers(plan, held)
+    parts += _tiers(plan, sessions)
     return "; ".join(
-        [*parts, *(_cost(held, plan.demand, way) for way in owned_and_cheapest(yearly(plan)))]
+        [*parts, *(_cost(sessions, plan.demand, way) for way in owned_and_cheapest(yearly(plan)))]
     )
 
 
@@ -588,7 +589,7 @@ def _tiers(plan: Plan, held: HeldSessions) -> list[str]:
     """What each memory below the KV cache buys, such as "host memory (vllm: 1,600 GB at 445 GB/s)
     raises 12.7 a system to 21.3 and …".
     """
-    said = []
+    clauses = []
     for before, tier in pairwise(held.tiers):
         size = (
             f"{number(tier.bytes_per_instance / 1e9)} GB at"
@@ -601,10 +602,10 @@ def _tiers(plan: Plan, held: HeldSessions) -> list[str]:
             or tier.per_system is None
             or tier.systems is None
         ):
-            said.append(f"no load holds the limits without {where}")
+            clauses.append(f"no load holds the limits without {where}")
             continue
         if number(before.per_system) == number(tier.per_system):
-            said.append(f"{where} adds nothing to {number(before.per_system)} a system")
+            clauses.append(f"{where} adds nothing to {number(before.per_system)} a system")
             continue
         gain = f"{where} raises {number(before.per_system)} a system to {number(tier.per_system)}"
         fewer, choice = before.systems - tier.systems, plan.choice
@@ -618,8 +619,8 @@ def _tiers(plan: Plan, held: HeldSessions) -> list[str]:
                 f", {usd(fewer * year / choice.systems)} USD a year on-prem" for year in owned
             )
             gain += f" and saves {fewer} of {before.systems} systems{money}"
-        said.append(gain)
-    return said
+        clauses.append(gain)
+    return clauses
 
 
 def _cost(held: HeldSessions, demand: Demand, way: WayCost) -> str:
@@ -630,7 +631,7 @@ def _cost(held: HeldSessions, demand: Demand, way: WayCost) -> str:
         if demand.profile is None or any(demand.profile[hour : hour + 24])
     )
     sessions = held.at_once * WEEKS * days * hours * 3600 / held.seconds
-    each = (way.total_usd_per_year or 0.0) / sessions
+    usd_per_session = (way.total_usd_per_year or 0.0) / sessions
     month = (
         ""
         if engineers is None
@@ -640,6 +641,6 @@ def _cost(held: HeldSessions, demand: Demand, way: WayCost) -> str:
         )
     )
     return (
-        f"{NAMES[way.where]} {usd(each)} USD a session{month}, at {plain(days)} days of"
+        f"{NAMES[way.where]} {usd(usd_per_session)} USD a session{month}, at {plain(days)} days of"
         f" {plain(hours)} h a week"
     )

@@ -123,7 +123,10 @@ def _per_token(note: notes.LengthInWords | notes.LengthInCharacters) -> str:
 
 def quality_text(note: notes.Judged) -> str:
     """What a compressed checkpoint lost next to its original."""
-    tasks = [f"{task} {one:.1%} → {other:.1%}" for task, (one, other) in note.scores.items()]
+    tasks = [
+        f"{task} {original:.1%} → {compressed:.1%}"
+        for task, (original, compressed) in note.scores.items()
+    ]
     if note.text:
         text = "" if note.text == "held_back" else " on the calibration text"
         perplexity = f"perplexity {note.perplexity_original:.4g} → {note.perplexity:.4g}{text}"
@@ -252,40 +255,40 @@ def _of_choice(note: notes.OfChoice) -> str:
             )
             return f"The choice runs with knobs other than the engine's own: {changed}."
         case notes.TiersNotStarted():
-            held, who = (
+            memories, who = (
                 " and ".join(MEMORIES.get(tier, tier) for tier in note.tiers),
                 note.offloader or "it",
             )
             return (
-                f"The plan counts on {held} below the KV cache, which the command does not switch"
-                f" on: set {who} up as well."
+                f"The plan counts on {memories} below the KV cache, which the command does not"
+                f" switch on: set {who} up as well."
             )
         case notes.FrontEnds():
-            most = number(note.requests_per_second_of_one)
+            rate = number(note.requests_per_second_of_one)
             if note.front_ends > 1:
                 named = f" ({note.setting} {note.front_ends})" if note.setting else ""
                 return (
                     f"Every instance is taken to run {note.front_ends} API servers{named}: one can"
-                    f" serve {most} requests/s."
+                    f" serve {rate} requests/s."
                 )
             ends = f"and so ends its load at {number(note.requests_per_second)}"
-            told = f" ({note.setting})" if note.setting else ""
+            setting = f" ({note.setting})" if note.setting else ""
             return (
-                f"Every instance is taken to run one API server, which can serve {most} requests/s"
-                f" {ends}: several of them{told} would carry more."
+                f"Every instance is taken to run one API server, which can serve {rate} requests/s"
+                f" {ends}: several of them{setting} would carry more."
             )
 
 
 def _settings(note: notes.UseCaseDefaults) -> list[str]:
-    found = [] if note.mode is None else [f"mode {note.mode}"]
+    settings = [] if note.mode is None else [f"mode {note.mode}"]
     question = "question" if note.parts else "ISL"
-    found += [
+    settings += [
         f"{name} {tokens} tokens"
         for name, tokens in ((question, note.isl), ("OSL", note.osl))
         if tokens
     ]
-    found += [f"{PARTS[part.part]} {part.written} tokens" for part in note.parts]
-    return found + [str(limit) for limit in note.limits]
+    settings += [f"{PARTS[part.part]} {part.written} tokens" for part in note.parts]
+    return settings + [str(limit) for limit in note.limits]
 
 
 def warning_text(warning: notes.Warning) -> str:
@@ -307,13 +310,13 @@ def warning_text(warning: notes.Warning) -> str:
                 " prefer one larger card"
             )
         case notes.LengthToShorten():
-            one, other = (
+            side, other_side = (
                 ("prompts", "answers") if warning.which == "isl" else ("answers", "prompts")
             )
             share = f"{abs(100 * warning.change):.0f}% shorter"
             return (
-                f"shorten {one} first: {share} {one} save {counted(warning.gpus, 'GPU')}"
-                f" ({number(warning.saved)} systems before rounding), {share} {other}"
+                f"shorten {side} first: {share} {side} save {counted(warning.gpus, 'GPU')}"
+                f" ({number(warning.saved)} systems before rounding), {share} {other_side}"
                 f" {number(warning.other_saved)}"
             )
         case notes.LimitHalvesThroughput():

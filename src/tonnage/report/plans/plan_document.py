@@ -126,9 +126,9 @@ def report(*plans: Plan) -> Document:
         )
     first = compared(plans, tuple(map(in_one, plans)))
     parts = [
-        one
+        part
         for place, plan in enumerate(plans, 1)
-        for one in named_sections(plan, plan.scenario.model, place)
+        for part in named_sections(plan, plan.scenario.model, place)
     ]
     return document(
         first, *parts, title=f"{len(plans)} models compared", subtitle=made_by(plans[0])
@@ -144,7 +144,7 @@ def full_text(plans: Sequence[Plan], *, plot: int | None = None) -> Document:
     several = (
         [section("models", "Models compared", compared_table(plans))] if len(plans) > 1 else []
     )
-    sections = [one for plan in plans for one in full_sections(plan, plot=plot)]
+    sections = [part for plan in plans for part in full_sections(plan, plot=plot)]
     return document(*several, *sections)
 
 
@@ -164,9 +164,12 @@ def named_sections(plan: Plan, name: str, place: int) -> tuple[Section, ...]:
     """
     return tuple(
         replace(
-            one, key=f"{one.key}-{place}", title=f"{name}: {one.title}", listed=one.key == "answer"
+            part,
+            key=f"{part.key}-{place}",
+            title=f"{name}: {part.title}",
+            listed=part.key == "answer",
         )
-        for one in _sections(plan)
+        for part in _sections(plan)
     )
 
 
@@ -293,10 +296,10 @@ def figure_of(plan: Plan) -> tuple[str, Figure] | None:
 
 
 def _chart(plan: Plan) -> Block | None:
-    found = figure_of(plan)
-    if found is None:
+    keyed_figure = figure_of(plan)
+    if keyed_figure is None:
         return None
-    key, figure = found
+    key, figure = keyed_figure
     reading = (CURVE if key == "curve" else OTHER).format(title=PARTS[key])
     return Drawing(figure, reading, None)
 

@@ -50,10 +50,10 @@ def breach_text(breach: Breach) -> str:
             f"{share} of requests take up to {times if times != '1.00' else f'{value / 1e3:.5g}'}"
             f" times {parts}"
         )
-    shown, most = format_duration(value / 1e3), format_duration(limit.seconds)
-    if shown == most:
-        shown, most = f"{value:.6g} ms", f"{plain(limit.milliseconds)} ms"
-    return f"{name} {shown} > {most}"
+    shown, bound = format_duration(value / 1e3), format_duration(limit.seconds)
+    if shown == bound:
+        shown, bound = f"{value:.6g} ms", f"{plain(limit.milliseconds)} ms"
+    return f"{name} {shown} > {bound}"
 
 
 def alone_text(breach: Breach) -> str:
@@ -102,16 +102,16 @@ def latency(candidate: Candidate | AtPeak, metrics: tuple[str, ...] = METRICS) -
     """Mean and high percentiles of each latency that is known, such as "TTFT mean 104, p95 232, p99
     305 ms".
     """
-    found = []
+    lines = []
     for metric in metrics:
         values = getattr(candidate, f"{metric}_ms")
-        known = [
+        figures = [
             f"{name} {number(value)}"
             for name in ("mean", "p95", "p99")
             if (value := getattr(values, name)) is not None
         ]
-        found += [f"{metric.upper()} {', '.join(known)} ms"] if known else []
-    return tuple(found)
+        lines += [f"{metric.upper()} {', '.join(figures)} ms"] if figures else []
+    return tuple(lines)
 
 
 def at_peak_text(peak: AtPeak, limits: Sequence[Limit]) -> str:
@@ -121,8 +121,8 @@ def at_peak_text(peak: AtPeak, limits: Sequence[Limit]) -> str:
     latencies = ", ".join(
         f"{name} {value} ms{limit}" for name, value, limit in peak_values(peak, limits)
     )
-    for one, sure in zip(peak.attained or (), peak.sure or (), strict=True):
-        latencies += f"; {attained_text(one)}; {100 * sure:.3g}% at the asked confidence"
+    for attainment, sure in zip(peak.attained or (), peak.sure or (), strict=True):
+        latencies += f"; {attained_text(attainment)}; {100 * sure:.3g}% at the asked confidence"
     used = used_text(peak.utilisation)
     return f"{latencies}; {used}" if latencies else used
 
@@ -143,22 +143,22 @@ def peak_values(peak: AtPeak, limits: Sequence[Limit]) -> tuple[tuple[str, str, 
 
     Where gaps between tokens are limited, they stand for the time per token as well.
     """
-    found = []
-    gaps = any(one.metric == "itl" for one in limits)
+    rows = []
+    gaps = any(bound.metric == "itl" for bound in limits)
     for metric in METRICS:
         values: Latencies = getattr(peak, f"{metric}_ms")
-        asked = [
-            (one.statistic, f" (limit {plain(one.milliseconds)})")
-            for one in limits
-            if one.metric == metric
+        limited = [
+            (bound.statistic, f" (limit {plain(bound.milliseconds)})")
+            for bound in limits
+            if bound.metric == metric
         ]
-        for statistic, limit in asked or (
+        for statistic, limit in limited or (
             [("mean", "")] if metric in ALWAYS and not (gaps and metric == "tpot") else []
         ):
             value = values.value(statistic)
             if value is not None:
-                found.append((f"{metric.upper()} {statistic}", number(value), limit))
-    return tuple(found)
+                rows.append((f"{metric.upper()} {statistic}", number(value), limit))
+    return tuple(rows)
 
 
 def pace_text(itl_mean_s: float, itl_p99_s: float) -> str:
@@ -344,9 +344,9 @@ def demand_text(demand: Demand) -> str:
         )
     if source.kind == "sessions":
         whose = f" ({plain(source.engineers)} engineers)" if source.engineers is not None else ""
-        held = f"{number(source.sessions)} recorded sessions at once{whose}"
+        sessions = f"{number(source.sessions)} recorded sessions at once{whose}"
         return (
-            f"{held}, {number(demand.sizing_requests_per_second)} requests/s at the recorded"
+            f"{sessions}, {number(demand.sizing_requests_per_second)} requests/s at the recorded"
             f" pace{source.trace_change}"
         )
     if source.kind == "concurrency":
@@ -418,11 +418,11 @@ def _origin(source: DemandSource) -> str:
             f" {plain(source.requests_per_call)} {requests})"
         )
     if source.kind == "users":
-        asked = (
+        daily = (
             f"{plain(source.requests_per_user_day)} requests a day over"
             f" {plain(source.working_hours)} working hours"
         )
-        return f" ({many(source.users or 0)} users × {asked})"
+        return f" ({many(source.users or 0)} users × {daily})"
     return ""
 
 

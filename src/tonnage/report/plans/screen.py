@@ -211,10 +211,10 @@ def screen(
     build = _of_one if len(plans) == 1 else _of_several
     *sections, last = fitted(lambda room: (*build(plans, room), more))
     beyond = [
-        one
+        part
         for plan in plans
-        for one in (plotted(plan, plot), explained_section(plan) if explain else None)
-        if one is not None
+        for part in (plotted(plan, plot), explained_section(plan) if explain else None)
+        if part is not None
     ]
     return document(*sections, *(section for section in beyond if section.blocks), last)
 
@@ -229,12 +229,16 @@ def more_text(page: str) -> str:
 
 def _of_one(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
     (plan,) = plans
-    other = nearest_table(plan, room.rows) if plan.choice is None else others_block(plan, room.rows)
-    told = isinstance(other, Table) and MARKED_TOO in other.note
-    rests = Text(RESTS) if plan.choice is not None and plan.choice.marks and not told else None
+    alternatives = (
+        nearest_table(plan, room.rows) if plan.choice is None else others_block(plan, room.rows)
+    )
+    says_marked = isinstance(alternatives, Table) and MARKED_TOO in alternatives.note
+    rests = (
+        Text(RESTS) if plan.choice is not None and plan.choice.marks and not says_marked else None
+    )
     return (
         *head(plan, room),
-        section("others", "", other if room.rows else None, rests),
+        section("others", "", alternatives if room.rows else None, rests),
         _warned(warnings_of(plan), room),
     )
 
@@ -249,7 +253,8 @@ def warnings_of(plan: Plan) -> tuple[str, ...]:
         *(
             text
             for text in map(
-                sentence_of, (warning_text(one) + larger_text(plan, one) for one in plan.warnings)
+                sentence_of,
+                (warning_text(warning) + larger_text(plan, warning) for warning in plan.warnings),
             )
             if text != risk
         ),
@@ -273,23 +278,23 @@ def _of_several(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
             None, (", ".join(plan.scenario.model for plan in plans[:-1]), plans[-1].scenario.model)
         )
     )
-    asked = (("Question", f"{models}, {lengths_text(first)}"), *question_rows(first)[1:])
+    question = (("Question", f"{models}, {lengths_text(first)}"), *question_rows(first)[1:])
     unsure = tuple(
         f"{plan.scenario.model}: {sentence_of(text)}"
         for plan in plans
         if (text := not_sure_text(plan))
     )
-    left = (
+    rest = (
         ((f"… and {len(plans) - len(shown)} more", "in the full text"),)
         if len(shown) < len(plans)
         else ()
     )
-    answers = (*((plan.scenario.model, in_one(plan)) for plan in shown), *left)
+    answers = (*((plan.scenario.model, in_one(plan)) for plan in shown), *rest)
     warnings = tuple(
         f"{plan.scenario.model}: {text}" for plan in plans for text in warnings_of(plan)
     )
     return (
-        section("question", "", Facts(clipped(asked, room))),
+        section("question", "", Facts(clipped(question, room))),
         section("not-sure", "", items(unsure[: room.warnings], "warning")),
         section("answer", "", Facts(clipped(answers, room))),
         section("models", "", None if room.clipped else compared_table(shown, short=True)),
@@ -342,7 +347,7 @@ def _brief_rows(plan: Plan) -> Rows:
     instance.
     """
     (_, question), (_, demand), (_, limits), *aim = question_rows(plan)
-    asked = (
+    question_row = (
         "Question",
         f"{question}; {demand}; limits: {limits}" + "".join(f"; aim: {text}" for _, text in aim),
     )
@@ -359,7 +364,9 @@ def _brief_rows(plan: Plan) -> Rows:
         and (best.pool.model.endswith(".json") or "/" not in best.pool.model)
     ):
         start += f" ({best.pool.model} is Tonnage's name: put the checkpoint's in its place)"
-    return _filled((asked, ("Not sure", not_sure_text(plan)), *answer_rows(plan), ("Start", start)))
+    return _filled(
+        (question_row, ("Not sure", not_sure_text(plan)), *answer_rows(plan), ("Start", start))
+    )
 
 
 def in_one(plan: Plan) -> str:

@@ -55,10 +55,10 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
     """The question of each use case, the unsure ones, the answer, and what each use case sees."""
     pairs = list(zip(found.names, found.plans, strict=True))
     shown = pairs[: max(room.rows, 1)] if room.clipped else pairs
-    asked = tuple(
+    questions = tuple(
         (name, "; ".join(text for _, text in question_rows(plan))) for name, plan in shown
     )
-    left = (
+    rest = (
         ((f"… and {len(pairs) - len(shown)} more", "in the full text"),)
         if len(shown) < len(pairs)
         else ()
@@ -72,7 +72,7 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
         row for row in (*_answer(found), *_each_alone(found)) if row[0] not in SPARED[: room.spared]
     )
     return (
-        section("question", "", Facts((*clipped(asked, room), *left))),
+        section("question", "", Facts((*clipped(questions, room), *rest))),
         section("not-sure", "", items(unsure[: room.warnings], "warning")),
         section("use-cases", "", Facts(clipped(rows, room))),
         section(
@@ -96,9 +96,9 @@ def use_cases_report(found: UseCases) -> Document:
     """The answer as a page: the choice, then the whole report of each use case by itself."""
     named = zip(found.names, found.plans, strict=True)
     alone = [
-        one
+        part
         for place, (name, plan) in enumerate(named, 1)
-        for one in named_sections(plan, f"{name}, by itself", place)
+        for part in named_sections(plan, f"{name}, by itself", place)
     ]
     title = f"{len(found.names)} use cases on one fleet"
     return document(
@@ -139,13 +139,13 @@ def _answer(found: UseCases) -> Rows:
         rows.append(("Standby", standbys_text(found.choice)))
         rows.append(("Cost", cost_together_text(found.choice)))
         rows.append(("Shares", shares_text(found.choice)))
-        others = {"shared": "Shared", "separate": "Separate", "first-come": "First come"}
+        titles = {"shared": "Shared", "separate": "Separate", "first-come": "First come"}
         kinds = {"shared": found.shared, "separate": found.separate}
         if found.priorities is not None:
-            others["shared"], kinds["first-come"] = "By priority", found.first_come
+            titles["shared"], kinds["first-come"] = "By priority", found.first_come
         whys = {"shared": found.not_shared, "first-come": found.not_first_come}
         for kind in (kind for kind in kinds if kind != found.chosen):
-            rows.append((others[kind], _other_text(kinds[kind], whys.get(kind))))
+            rows.append((titles[kind], _other_text(kinds[kind], whys.get(kind))))
         if found.priorities is None:
             why = found.not_shared
             rows.append(("Not shared", "" if why is None else not_shared_text(why)))
@@ -159,16 +159,18 @@ def _confidence(found: UseCases) -> str:
     """The confidence at which every limit of the choice holds; "" where one does not, or none was
     requested.
     """
-    asked = {plan.scenario.confidence for plan in found.plans}
+    confidences = {plan.scenario.confidence for plan in found.plans}
     uses = (
         [use for pool in found.choice.pools for case in pool.cases for use in case.limits]
         if found.choice is not None
         else []
     )
-    shares = ", ".join(percent(share) for share in sorted(one for one in asked if one is not None))
+    shares = ", ".join(
+        percent(share) for share in sorted(level for level in confidences if level is not None)
+    )
     if (
         not shares
-        or None in asked
+        or None in confidences
         or not all(use.value_ms is None or use.value_ms <= use.limit.milliseconds for use in uses)
         or not uses
     ):
@@ -228,21 +230,27 @@ def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
                 )
             if not case.limits:
                 rows.append((0.0, (*head, "none", ABSENT, ABSENT, *latencies)))
-    kept = (
+    most_used = (
         rows if most is None else [row for row in rows if row in sorted(rows, reverse=True)[:most]]
     )
-    left = (
-        f"… and {counted(len(rows) - len(kept), 'more limit')}, less used"
-        if len(kept) < len(rows)
+    rest_note = (
+        f"… and {counted(len(rows) - len(most_used), 'more limit')}, less used"
+        if len(most_used) < len(rows)
         else ""
     )
-    shown = tuple(cells for _, cells in kept)
+    shown = tuple(cells for _, cells in most_used)
     caption = (
         "What each use case sees at the peak of all: limits at the asked confidence, latencies as"
         " predicted"
     )
     return (
-        Table(caption=caption, header=SEEN, rows=shown, spare=tuple(reversed(SEEN[5:])), note=left)
+        Table(
+            caption=caption,
+            header=SEEN,
+            rows=shown,
+            spare=tuple(reversed(SEEN[5:])),
+            note=rest_note,
+        )
         if shown
         else None
     )
@@ -252,13 +260,13 @@ def _alone(found: UseCases) -> Section:
     """What each use case would take by itself on its own systems."""
     rows = []
     for name, plan in zip(found.names, found.plans, strict=True):
-        best, asked = plan.choice, dict(question_rows(plan))
+        best, question = plan.choice, dict(question_rows(plan))
         counts = (
             (ABSENT,) * 3
             if best is None
             else (f"{best.systems:,}", f"{best.gpus:,}", number(best.systems_exact))
         )
-        rows.append((name, asked["Question"], asked["Demand"], asked["Limits"], *counts))
+        rows.append((name, question["Question"], question["Demand"], question["Limits"], *counts))
     header = ("use case", "question", "demand", "limits", "systems", "GPUs", "systems exactly")
     table = Table(
         caption="What each would take alone", header=header, rows=tuple(rows), spare=("demand",)
@@ -294,10 +302,10 @@ def cost_together_text(found: Arrangement) -> str:
     known.
     """
     ways = ((found.owned_usd_per_year, "on-prem"), (found.rented_usd_per_year, "cloud GPUs"))
-    known = sorted((usd, name) for usd, name in ways if usd is not None)
+    priced = sorted((usd, name) for usd, name in ways if usd is not None)
     return "; ".join(
         f"{name} {dollars(usd)} USD{'' if place else ' a year'}"
-        for place, (usd, name) in enumerate(known)
+        for place, (usd, name) in enumerate(priced)
     )
 
 
@@ -320,9 +328,9 @@ def standbys_text(found: Arrangement) -> str:
     if found.standby[0].unit == "instance":
         names = [
             pool_text(pool)
-            for each in found.systems
+            for group in found.systems
             for pool in found.pools
-            if pool.system == each.system
+            if pool.system == group.system
         ]
     return "; ".join(
         f"{name}: {standby_text(standby)}"
@@ -350,12 +358,12 @@ def _other_text(other: Arrangement | None, why: NotShared | None) -> str:
 def background_text(job: Background) -> str:
     """How much of a job in the background is free, and what the rest of it takes."""
     within = span(job.within_seconds)
-    taken = f"{counted(job.more_instances, 'more instance')} for the rest"
+    further_instances = f"{counted(job.more_instances, 'more instance')} for the rest"
     return (
         f"{job.name}: {number(job.requests)} requests within {within};"
         f" {percent(job.free_share)} of them are done in the hours and instances that the others"
         f" leave free ({number(job.free_requests)} would be)"
-        + (f", {taken}" if job.more_instances else "")
+        + (f", {further_instances}" if job.more_instances else "")
     )
 
 
@@ -365,9 +373,11 @@ def saved_text(found: UseCases) -> str:
     """
     if found.priorities is None or found.shared is None:
         return ""
-    others = {"a pool for each": found.separate, "first come, first served": found.first_come}
+    alternatives = {"a pool for each": found.separate, "first come, first served": found.first_come}
     texts = [
-        f"{_saved(found.shared, other)} against {name}" for name, other in others.items() if other
+        f"{_saved(found.shared, arrangement)} against {name}"
+        for name, arrangement in alternatives.items()
+        if arrangement
     ]
     if found.first_come is None and found.background is None:
         texts.append("first come, first served breaks a limit on as many GPUs")

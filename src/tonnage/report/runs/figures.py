@@ -164,17 +164,17 @@ CURVE = (
 
 def boxes(runs: Sequence[ShownRun], key: str, name: str, latency: str) -> Drawing | None:
     """One box for each run of its "ttft_ms" or "e2e_ms"; None where no request completed."""
-    found = [(load_words(run), spread(getattr(run, latency))) for run in runs if run.rows.size]
-    if not found:
+    spreads = [(load_words(run), spread(getattr(run, latency))) for run in runs if run.rows.size]
+    if not spreads:
         return None
-    least, most = min(s.p1 for _, s in found), max(s.p99 for _, s in found)
-    log = least > 0 and most > LOADS_FAR_APART * least
-    drawn = tuple(_box(load, name, s) for load, s in found)
+    least, greatest = min(s.p1 for _, s in spreads), max(s.p99 for _, s in spreads)
+    log = least > 0 and greatest > LOADS_FAR_APART * least
+    drawn = tuple(_box(load, name, s) for load, s in spreads)
     axis = Axis(f"{name}, ms{' (logarithmic)' if log else ''}", log=log)
     header = ("load", "requests", "mean, ms", "p1", "p25", "p50", "p75", "p99")
     rows = tuple(
         (load, f"{s.count:,}", *map(number, (s.mean, s.p1, s.p25, s.p50, s.p75, s.p99)))
-        for load, s in found
+        for load, s in spreads
     )
     return charted(Boxes(key, name, axis, drawn), BOX, f"{name} in numbers", header, rows)
 
@@ -201,7 +201,9 @@ def _box(load: str, name: str, s: Spread) -> Box:
 def swept(runs: Sequence[ShownRun]) -> Drawing:
     """Latency against throughput, one point a load, joined in the order of the loads."""
     series = tuple(
-        one for tone, each in enumerate(SWEPT) if (one := _swept(runs, *each, tone=tone)).points
+        line
+        for tone, arguments in enumerate(SWEPT)
+        if (line := _swept(runs, *arguments, tone=tone)).points
     )
     x, y = Axis("completed requests per second"), Axis("latency, ms (logarithmic)", log=True)
     return Drawing(
@@ -421,14 +423,16 @@ def in_flight(run: ShownRun) -> Drawing | None:
         np.sort(requests.last_token_ns[whole]) / 1e9,
     )
     moments = np.linspace(sent[0], ended[-1], 2 * WINDOWS + 1)
-    held = np.searchsorted(sent, moments, side="right") - np.searchsorted(
+    open_requests = np.searchsorted(sent, moments, side="right") - np.searchsorted(
         ended, moments, side="right"
     )
     points = tuple(
         Point(float(x), float(y), f"{int(y):,} in flight at {number(float(x))} s")
-        for x, y in zip(moments, held, strict=True)
+        for x, y in zip(moments, open_requests, strict=True)
     )
-    rows = tuple((number(float(x)), f"{int(y):,}") for x, y in zip(moments, held, strict=True))
+    rows = tuple(
+        (number(float(x)), f"{int(y):,}") for x, y in zip(moments, open_requests, strict=True)
+    )
     line = (Series("in flight", points, tone=0, line=True),)
     plot = Plot(
         "in-flight",
@@ -601,11 +605,11 @@ def _dots(run: ShownRun) -> tuple[tuple[float, float], ...]:
     starts = np.concatenate([[0], np.cumsum(run.tokens.lengths)])
     positions, gaps = [np.zeros(0, np.int64)], [np.zeros(0)]
     for row in every_nth(run.rows, REQUESTS):
-        moments, held = np.unique(
+        moments, counts = np.unique(
             run.tokens.offsets_ns[starts[row] : starts[row + 1]], return_counts=True
         )
-        positions.append(np.cumsum(held)[:-1])
-        gaps.append(np.diff(moments) / held[1:] / 1e6)
+        positions.append(np.cumsum(counts)[:-1])
+        gaps.append(np.diff(moments) / counts[1:] / 1e6)
     places, values = np.concatenate(positions), np.concatenate(gaps)
     chosen = every_nth(np.arange(places.size), DOTS)
     return tuple((float(x), float(y)) for x, y in zip(places[chosen], values[chosen], strict=True))
@@ -682,12 +686,12 @@ def _line(server: Readings, gauge: Gauge) -> tuple[tuple[float, float], ...]:
     by_moment: dict[float, list[float]] = {}
     for moment, value in rows:
         by_moment.setdefault(moment, []).append(value * gauge.scale)
-    found = [
+    points = [
         (moment, sum(values) / (1 if gauge.summed else len(values)))
         for moment, values in sorted(by_moment.items())
     ]
-    step = -(-len(found) // MOST)
-    return tuple(found[::step]) if len(found) > 1 else ()
+    step = -(-len(points) // MOST)
+    return tuple(points[::step]) if len(points) > 1 else ()
 
 
 def _drawing(

@@ -100,13 +100,13 @@ def _of_several(one: Section, place: int, run: ShownRun) -> Section:
 
 
 def _sections(run: ShownRun) -> tuple[Section, ...]:
-    found = trends(run.requests)
+    run_trends = trends(run.requests)
     otherwise = (
         "No TTFT per 1,000 prompt tokens: that takes 20 completed requests with prompts of"
         " different lengths."
     )
     slope = _slope(
-        found["ttft_ms_per_1000_prompt_tokens"], "of TTFT per 1,000 prompt tokens", otherwise
+        run_trends["ttft_ms_per_1000_prompt_tokens"], "of TTFT per 1,000 prompt tokens", otherwise
     )
     return (
         _answer(run),
@@ -116,14 +116,14 @@ def _sections(run: ShownRun) -> tuple[Section, ...]:
             TTFT,
             slope,
             boxes((run,), "ttft-box", TTFT, "ttft_ms"),
-            ttft_by_prompt(run, found),
+            ttft_by_prompt(run, run_trends),
         ),
-        section("tokens", "Token-to-token latency", *_position(run, found)),
+        section("tokens", "Token-to-token latency", *_position(run, run_trends)),
         section("whole", E2E, boxes((run,), "e2e-box", E2E, "e2e_ms")),
         section(
             "lengths",
             "Lengths",
-            *_limits(found),
+            *_limits(run_trends),
             heat_map(run.isl, run.osl) if run.rows.size else None,
         ),
         section(
@@ -169,16 +169,16 @@ def _answer(run: ShownRun) -> Section:
 def _latencies(run: ShownRun) -> Section:
     from tonnage.results.metrics import DEFINITIONS
 
-    known = run.facts.get("intervals", {})
+    intervals = run.facts.get("intervals", {})
     rows = []
     for metric, words in METRICS:
         values, sure = (
             getattr(run.summary, f"{metric}_ms"),
-            known.get(f"{metric}_ms", {}).get("mean"),
+            intervals.get(f"{metric}_ms", {}).get("mean"),
         )
         between = "–".join(map(number, sure)) if sure and None not in sure else ABSENT
         rows.append((f"{metric.upper()}, {words}", *statistics(values), between))
-    sure_of = f"mean, {known.get('confidence', 0.95):.0%} interval"
+    sure_of = f"mean, {intervals.get('confidence', 0.95):.0%} interval"
     caption, header = (
         f"Latencies of {run.summary.counted:,} completed requests",
         ("latency, ms", *STATISTICS, sure_of),
@@ -295,11 +295,14 @@ def _together(runs: Sequence[ShownRun]) -> tuple[Section, ...]:
         sentence_of(f"{load_words(run)}: {reason}") for run in runs for reason in reasons(run)
     )
     drawn = swept(runs) if any(run.rows.size for run in runs) else loads_table(runs)
-    each = (boxes(runs, "ttft-boxes", TTFT, "ttft_ms"), boxes(runs, "e2e-boxes", E2E, "e2e_ms"))
+    box_plots = (
+        boxes(runs, "ttft-boxes", TTFT, "ttft_ms"),
+        boxes(runs, "e2e-boxes", E2E, "e2e_ms"),
+    )
     return (
         section("answer", "Result", Text(words, tone="answer"), items(against, "warning")),
         section("sweep", "Latency and throughput", drawn),
-        section("boxes", "Latencies side by side", *each),
+        section("boxes", "Latencies side by side", *box_plots),
     )
 
 
@@ -307,7 +310,7 @@ def run_values(runs: Sequence[ShownRun]) -> dict[str, Any]:
     """One run as an object like the one that ``bench`` prints; several as its "points"."""
     points = []
     for run in runs:
-        found = {**trends(run.requests), "definitions": DEFINITIONS}
-        said = {"run": run.name, "kind": run.kind, "scenario": dict(run.scenario)}
-        points.append({**said, **run.summary.to_json(), **run.facts, "trends": found})
+        run_trends = {**trends(run.requests), "definitions": DEFINITIONS}
+        identity = {"run": run.name, "kind": run.kind, "scenario": dict(run.scenario)}
+        points.append({**identity, **run.summary.to_json(), **run.facts, "trends": run_trends})
     return points[0] if len(points) == 1 else {"points": points}

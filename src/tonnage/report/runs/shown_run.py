@@ -37,8 +37,8 @@ def read_server_metrics(folder: Path) -> Readings:
     damaged.
     """
     path = folder / FILE
-    found: Readings = checked(path, _readings, "measure again") if path.is_file() else {}
-    return found
+    readings: Readings = checked(path, _readings, "measure again") if path.is_file() else {}
+    return readings
 
 
 def _readings(path: Path) -> Readings:
@@ -46,12 +46,12 @@ def _readings(path: Path) -> Readings:
 
     table = parquet_table(path)
     names = table.column("name").cast(pa.string()).to_pylist()
-    found: dict[str, list[tuple[float, float]]] = {}
+    by_name: dict[str, list[tuple[float, float]]] = {}
     for time_ns, name, value in zip(
         table.column("time_ns").to_pylist(), names, table.column("value").to_pylist(), strict=True
     ):
-        found.setdefault(name.partition("{")[0], []).append((time_ns / 1e9, value))
-    return {name: tuple(rows) for name, rows in found.items()}
+        by_name.setdefault(name.partition("{")[0], []).append((time_ns / 1e9, value))
+    return {name: tuple(rows) for name, rows in by_name.items()}
 
 
 RECORD = "requests.parquet"
@@ -183,8 +183,8 @@ def _load(run: ShownRun) -> tuple[float, str]:
     have neither come last.
     """
     arrivals = run.scenario.get("arrivals")
-    said = arrivals if isinstance(arrivals, Mapping) else {}
-    value = said.get("concurrency") or said.get("rate")
+    load = arrivals if isinstance(arrivals, Mapping) else {}
+    value = load.get("concurrency") or load.get("rate")
     return (float(value) if isinstance(value, int | float) else float("inf"), run.name)
 
 
@@ -207,24 +207,24 @@ PROCESSES = {
 def load_words(run: ShownRun) -> str:
     """The load: "8 clients", "4 requests/s, Poisson arrivals"."""
     arrivals = run.scenario.get("arrivals")
-    said: Mapping[str, Any] = arrivals if isinstance(arrivals, Mapping) else {}
+    load: Mapping[str, Any] = arrivals if isinstance(arrivals, Mapping) else {}
     talk = run.scenario.get("conversations")
     unit = "conversations/s" if talk else "requests/s"
     turns = (
         f", {talk['turns']} turns each" if isinstance(talk, Mapping) and talk.get("turns") else ""
     )
-    if said.get("concurrency"):
-        return counted(int(said["concurrency"]), "client") + (
+    if load.get("concurrency"):
+        return counted(int(load["concurrency"]), "client") + (
             f" with conversations{turns}" if talk else ""
         )
-    if said.get("trace"):
-        return f"recorded arrivals of {said['trace']}"
-    if said.get("rate"):
-        burst = f", bursts of {said['burst']}" if said.get("burst") else ""
-        process = PROCESSES.get(str(said.get("process", "")), "")
-        cv = f" with a CV of {plain(said['cv'])}" if said.get("process") == "gamma" else ""
+    if load.get("trace"):
+        return f"recorded arrivals of {load['trace']}"
+    if load.get("rate"):
+        burst = f", bursts of {load['burst']}" if load.get("burst") else ""
+        process = PROCESSES.get(str(load.get("process", "")), "")
+        cv = f" with a CV of {plain(load['cv'])}" if load.get("process") == "gamma" else ""
         return (
-            f"{plain(float(said['rate']))}"
+            f"{plain(float(load['rate']))}"
             f" {unit}{turns}{f', {process}{cv}' if process and not burst else burst}"
         )
     return "recorded arrivals"

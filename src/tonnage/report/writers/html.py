@@ -268,10 +268,10 @@ def _row(
     """
     number = f' data-name="{escape(names[0])}"' if names and numeric[0] else ""
     first = f'<th scope="row"{_right(numeric[0])}{number}>{_words(cells[0])}{escape(mark and f" ({mark})")}</th>'  # noqa: E501
-    said = [f' data-name="{escape(name)}"' for name in names] or [""] * len(cells)
+    attributes = [f' data-name="{escape(name)}"' for name in names] or [""] * len(cells)
     rest = "".join(
         f"<td{_right(n)}{name}>{_words(cell)}</td>"
-        for cell, n, name in zip(cells[1:], numeric[1:], said[1:], strict=True)
+        for cell, n, name in zip(cells[1:], numeric[1:], attributes[1:], strict=True)
     )
     kind = ' class="chosen"' if mark else ""
     return f"<tr{kind}>{first}{rest}</tr>"

@@ -37,14 +37,16 @@ def plot_text(plot: Plot, columns: int) -> str:
     """The plot in ``columns`` columns, with a line for each letter below it; "" where no series has
     two points.
     """
-    series = [one for one in plot.series if len(one.points) > 1][: len(LETTERS)]
+    series = [line_series for line_series in plot.series if len(line_series.points) > 1][
+        : len(LETTERS)
+    ]
     if not series:
         return ""
     width = max(NARROWEST_PLOT, min(WIDTH, columns - MARGIN - 2))
-    xs = [point.x for one in series for point in one.points] + [
+    xs = [point.x for line_series in series for point in line_series.points] + [
         rule.value for rule in plot.rules if rule.along == "x"
     ]
-    ys = [point.y for one in series for point in one.points] + [
+    ys = [point.y for line_series in series for point in line_series.points] + [
         rule.value for rule in plot.rules if rule.along == "y"
     ]
     across, up = _Scale(plot.x, xs, width), _Scale(plot.y, ys, HEIGHT)
@@ -56,8 +58,10 @@ def plot_text(plot: Plot, columns: int) -> str:
         else:
             for row in range(HEIGHT):
                 cells[row][across.at(rule.value)] = "|"
-    for letter, one in zip(LETTERS, series, strict=False):
-        for column, row in _drawn([(across.at(point.x), up.at(point.y)) for point in one.points]):
+    for letter, plotted in zip(LETTERS, series, strict=False):
+        for column, row in _drawn(
+            [(across.at(point.x), up.at(point.y)) for point in plotted.points]
+        ):
             cells[row][column] = (
                 letter if cells[row][column] in (" ", "-", "|", letter) else SEVERAL
             )
@@ -66,9 +70,11 @@ def plot_text(plot: Plot, columns: int) -> str:
         for row in reversed(range(HEIGHT))
     ]
     lines.append(" " * MARGIN + " └" + "─" * width)
-    left, right = short(across.low), short(across.high)
-    lines.append(" " * (MARGIN + 2) + left + right.rjust(width - len(left)))
-    names = [f"{letter} {one.name}" for letter, one in zip(LETTERS, series, strict=False)]
+    low_label, high_label = short(across.low), short(across.high)
+    lines.append(" " * (MARGIN + 2) + low_label + high_label.rjust(width - len(low_label)))
+    names = [
+        f"{letter} {line_series.name}" for letter, line_series in zip(LETTERS, series, strict=False)
+    ]
     lines.append(" " * (MARGIN + 2) + plot.x.title)
     lines += [f"  {name}, {plot.y.title}" for name in names]
     lines += [f"  {'- -' if rule.along == 'y' else '|'} {rule.label}" for rule in plot.rules]
@@ -110,14 +116,14 @@ def _number(scale: _Scale, row: int) -> str:
 
 def _drawn(places: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
     """The cells of the points, and of straight lines between them."""
-    found = []
+    cells = []
     for (x0, y0), (x1, y1) in pairwise(places):
         steps = max(abs(x1 - x0), abs(y1 - y0), 1)
-        found += [
+        cells += [
             (x0 + round(i * (x1 - x0) / steps), y0 + round(i * (y1 - y0) / steps))
             for i in range(steps + 1)
         ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(cells))
 
 
 # A table for a terminal: aligned columns that never grow wider than the terminal, and in which no
@@ -140,10 +146,10 @@ def table_lines(table: Table, width: int) -> list[str]:
     marked = table.chosen is not None and table.chosen < len(rows)
     if table.chosen is not None and marked:
         rows[table.chosen][0] += f" {CHOSEN}"
-    kept = _kept(table, header, rows, width)
-    right = [table.numeric[i] and i > 0 for i in kept]
+    columns = _kept(table, header, rows, width)
+    right = [table.numeric[i] and i > 0 for i in columns]
     lines = _aligned(
-        [header[i] for i in kept], [[row[i] for i in kept] for row in rows], right, width
+        [header[i] for i in columns], [[row[i] for i in columns] for row in rows], right, width
     )
     return [*lines, *(textwrap.wrap(f"{CHOSEN} {table.mark}", width) if marked else [])]
 
@@ -152,21 +158,21 @@ def _kept(
     table: Table, header: Sequence[str], rows: Sequence[Sequence[str]], width: int
 ) -> list[int]:
     """The columns that fit side by side without folding a few words that belong together."""
-    kept = list(range(len(header)))
+    columns = list(range(len(header)))
     least = [
         _least(header[i], [row[i] for row in rows], together=TOGETHER, numeric=table.numeric[i])
-        for i in kept
+        for i in columns
     ]
     gone: list[str] = []
     for name in table.spare:
-        if _total([least[i] for i in kept]) <= width:
+        if _total([least[i] for i in columns]) <= width:
             break
-        kept = [i for i in kept if header[i] != name]
+        columns = [i for i in columns if header[i] != name]
         gone.append(name)
     for name in reversed(gone):
-        more = sorted([*kept, *(i for i, each in enumerate(header) if each == name)])
-        kept = more if _total([least[i] for i in more]) <= width else kept
-    return kept
+        more = sorted([*columns, *(i for i, title in enumerate(header) if title == name)])
+        columns = more if _total([least[i] for i in more]) <= width else columns
+    return columns
 
 
 def _aligned(
@@ -182,13 +188,13 @@ def _aligned(
             _least(name, cells, together=together, numeric=n)
             for name, cells, n in zip(header, columns, right, strict=True)
         ]
-        found = list(widths)
-        while _total(found) > width:
-            widest = max(range(len(found)), key=lambda i: (found[i] > least[i], found[i]))
-            if found[widest] <= least[widest]:
+        narrowed = list(widths)
+        while _total(narrowed) > width:
+            widest = max(range(len(narrowed)), key=lambda i: (narrowed[i] > least[i], narrowed[i]))
+            if narrowed[widest] <= least[widest]:
                 break
-            found[widest] -= 1
-        widths = found
+            narrowed[widest] -= 1
+        widths = narrowed
     if _total(widths) > width:
         return [line for row in rows for line in _stacked(header, row, width)]
     folded = [
@@ -244,9 +250,9 @@ def _stacked(header: Sequence[str], row: Sequence[str], width: int) -> list[str]
     """
     lines = _folded(row[0], width)
     for name, cell in zip(header[1:], row[1:], strict=True):
-        said = f"  {name}: {cell}" if name else f"  {cell}"
+        text = f"  {name}: {cell}" if name else f"  {cell}"
         lines += textwrap.wrap(
-            said,
+            text,
             width,
             initial_indent="",
             subsequent_indent="    ",
@@ -316,11 +322,11 @@ def terminal_block(block: Block) -> str:
 
 def _facts(facts: Facts) -> str:
     """Names in a column, and next to each its meaning, folded under its own beginning."""
-    most = width() // 3
-    column = max(LABEL, *(len(name) for name, _ in facts.rows if len(name) <= most)) + 2
+    widest = width() // 3
+    column = max(LABEL, *(len(name) for name, _ in facts.rows if len(name) <= widest)) + 2
     lines = []
     for name, value in facts.rows:
-        if len(name) <= most:
+        if len(name) <= widest:
             lines.append(folded(value, name.ljust(column), " " * column))
         else:
             lines += [folded(name), folded(value, " " * column, " " * column)]

@@ -129,16 +129,16 @@ def shed_late(m):
     s, rows, ranks = m.state, m.rows, m.ranks
     if ranks.note[0].shed == 0 or s.now <= ranks.note[0].soonest:
         return
-    before, r, left, soonest = -1, s.head, s.queued, NEVER
-    while left > 0:
+    before, r, remaining, soonest = -1, s.head, s.queued, NEVER
+    while remaining > 0:
         following = rows.next[r]
-        left -= 1
+        remaining -= 1
         if rows.generated[r] == 0 and s.now > ranks.latest[r]:
             if before < 0:
                 s.head = following
             else:
                 rows.next[before] = following
-            if left == 0:
+            if remaining == 0:
                 s.tail = before
             s.queued -= 1
             rows.status[r] = REJECTED

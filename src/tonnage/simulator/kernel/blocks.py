@@ -80,18 +80,18 @@ def rounds_with_blocks(m, more):
     ``step.grown`` has how many they take.
     """
     s, phases, block = m.state, m.tallies.phases, m.cfg.block_tokens
-    rounds, taken = 0, 0
+    rounds, grown = 0, 0
     if more >= block and s.decoding > 0:  # in so many rounds everyone needs one
         cycles = min(more // block, s.free // s.decoding)
-        rounds, taken = cycles * block, cycles * s.decoding
+        rounds, grown = cycles * block, cycles * s.decoding
     phase = s.countdown
     while rounds < more:
         phase = phase - 1 if phase > 0 else block - 1
-        if taken + phases[phase] > s.free:
+        if grown + phases[phase] > s.free:
             break
-        taken += phases[phase]
+        grown += phases[phase]
         rounds += 1
-    m.step.grown = taken
+    m.step.grown = grown
     return rounds
 
 

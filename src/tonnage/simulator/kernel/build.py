@@ -145,17 +145,17 @@ def machine(
     """An idle engine at time 0; ``stop`` is an array of one element that another thread sets to
     1.
     """
-    most = int(cfg["slots"])
+    slot_count = int(cfg["slots"])
     draft = np.zeros(COEFFICIENTS) if step.drafting is None else step.drafting.coefficients
-    line = np.full((2, most + 1), -1)
-    running, ends, crosses, filling, take = np.empty((5, most), np.int64)
+    line = np.full((2, slot_count + 1), -1)
+    running, ends, crosses, filling, take = np.empty((5, slot_count), np.int64)
     return Machine(
         cfg=cfg,
         state=idle(cfg),
         step=np.zeros(1, STEP)[0],
-        slots=np.zeros(most, SLOT),
+        slots=np.zeros(slot_count, SLOT),
         rows=rows,
-        lists=Lists(running, ends, crosses, filling, take, np.arange(most)[::-1].copy()),
+        lists=Lists(running, ends, crosses, filling, take, np.arange(slot_count)[::-1].copy()),
         prices=Prices(plain(step.coefficients, np.float64), plain(draft, np.float64), *line),
         tallies=Tallies(
             gaps=np.zeros((POSITION_BUCKETS, GAP_BINS), np.int64),
@@ -251,11 +251,11 @@ def slots(knobs: EngineKnobs, drafted: int = 0) -> int:
     """Sequences that run at once: engines that hold decodes to a token budget take care that each
     can have one in every step.
     """
-    most = knobs.max_batch_size
+    slot_count = knobs.max_batch_size
     return (
-        min(most, knobs.max_num_tokens // (drafted + 1))
+        min(slot_count, knobs.max_num_tokens // (drafted + 1))
         if SCHEDULERS[knobs.scheduler].BUDGETED
-        else most
+        else slot_count
     )
 
 
@@ -317,12 +317,12 @@ def cache_of(
     """An empty cache for the requests of a trace, above its tiers. Raises InputError: more blocks
     or pieces than a name can tell apart.
     """
-    scheduler, size, own = (
+    scheduler, size, device_blocks = (
         SCHEDULERS[knobs.scheduler],
         knobs.tokens_per_block,
         int(cfg["kv_blocks"]),
     )
-    first = np.cumsum([own, *(tier.blocks for tier in tiers)])
+    first = np.cumsum([device_blocks, *(tier.blocks for tier in tiers)])
     count, longest = (
         int(first[-1]),
         int((trace.isl + trace.osl).max(initial=1)) + int(cfg["drafted"]),
@@ -340,7 +340,7 @@ def cache_of(
     slots, wide = (
         (int(cfg["slots"]), -(-longest // size) + windows.of(longest) + 1) if on else (0, 0)
     )
-    seats = ring_size(4 * (count + own * scheduler.PARTIAL) + (2 << LINE_2))
+    seats = ring_size(4 * (count + device_blocks * scheduler.PARTIAL) + (2 << LINE_2))
     note = np.zeros(1, NOTE)[0]
     note["on"], note["names"], note["partial"] = on, scheduler.NAMES or 0, scheduler.PARTIAL
     note["shift"] = 65 + LINE_2 - seats.bit_length()
@@ -357,10 +357,10 @@ def cache_of(
         windows=np.zeros(slots, np.int64),
         found=np.zeros(wide, np.int64),
         lifted=np.zeros(wide, np.int64),
-        refs=np.zeros(own, np.int32),
+        refs=np.zeros(device_blocks, np.int32),
         name=np.full(count, EMPTY, np.int64),
-        begun=np.full(own, EMPTY, np.int64),
-        begun_until=np.zeros(own, np.int64),
+        begun=np.full(device_blocks, EMPTY, np.int64),
+        begun_until=np.zeros(device_blocks, np.int64),
         before=before,
         after=after,
         names=np.full(seats, EMPTY, np.int64),

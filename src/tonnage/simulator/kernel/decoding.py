@@ -180,7 +180,7 @@ def hand_out_guesses(m):
     first token are 0.
     """
     cfg, state, lists, gaps = m.cfg, m.state, m.lists, m.tallies.gaps
-    now, seen = state.round, state.seen
+    now, last_seen = state.round, state.seen
     soonest, handed_out, place = state.next_end, 0, bin_of(m.tallies, state.gap)
     for k in range(state.running):
         if lists.ends[k] == NEVER:
@@ -188,7 +188,7 @@ def hand_out_guesses(m):
         slot = m.slots[lists.running[k]]
         generated = now - slot.base
         if state.paused > 0:
-            place = bin_of(m.tallies, seen - max(slot.last, state.decoded))
+            place = bin_of(m.tallies, last_seen - max(slot.last, state.decoded))
         gaps[bucket_of(generated), place] += 1
         right = accepted(
             cfg, m.rows.id[slot.row], generated, min(cfg.drafted, slot.osl - generated - 1)

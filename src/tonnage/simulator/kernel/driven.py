@@ -47,11 +47,11 @@ def _fingerprint() -> int:
     """Checksum of what the compiled loop is made of, sources and codes: a change in any of it
     compiles the loop again.
     """
-    others = [
+    other_sources = [
         Path(str(module.__file__))
         for module in (autoscaler, request, rules, router, step, step_terms, requests, units)
     ]
-    files = [*sorted(Path(__file__).parent.glob("*.py")), *others]
+    files = [*sorted(Path(__file__).parent.glob("*.py")), *other_sources]
     return zlib.crc32(b"".join([repr(CODES).encode(), *(file.read_bytes() for file in files)]))
 
 
@@ -149,8 +149,10 @@ class Loop:
                 entry.compile((types.int64, kind, types.int64, types.int64))
                 # machines of another type are refused: the address is that of a loop for this one
                 entry.disable_compile()
-                made = body.overloads[signature]
-                self._address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+                compiled_loop = body.overloads[signature]
+                self._address = compiled_loop.library.get_pointer_to_function(
+                    compiled_loop.fndesc.llvm_func_name
+                )
         return self._address
 
     def __call__(self, m: Machine, until: int, cancelled: int = NOBODY) -> None:

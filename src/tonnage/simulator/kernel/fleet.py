@@ -140,18 +140,20 @@ def run_fleet(
             f"{whose}: not simulated for several instances with classes of traffic; leave them out"
         )
     loop = loop_of(ranks=by_class, grouped=ranks > 1)
-    fleet, view, memory, asked = arguments(
+    fleet, view, memory, routing = arguments(
         trace, engines, router, seed, weight, sessions, changes, loop.address, ranks, knobs
     )
     for until in range(0, len(trace) + AT_ONCE, AT_ONCE):
-        drive_fleet(fleet, view, memory, asked, min(until, len(trace)))
+        drive_fleet(fleet, view, memory, routing, min(until, len(trace)))
     record = requests_of(fleet.rows, len(trace), fleet.tallies.gaps)
-    served = np.where(record.instance < 0, -1, asked.chosen).astype(np.int32)
+    served = np.where(record.instance < 0, -1, routing.chosen).astype(np.int32)
     due = trace.due_ps // PS_PER_NS if changes.some else record.due_ns
     return Routed(
         requests=replace(record, instance=served, due_ns=due),
-        chosen=asked.chosen,
-        changed=changes.changed(count, last, int(asked.told[1]), int(asked.told[2]), asked.scaler),
+        chosen=routing.chosen,
+        changed=changes.changed(
+            count, last, int(routing.told[1]), int(routing.told[2]), routing.scaler
+        ),
     )
 
 
@@ -159,8 +161,10 @@ def compile_for(trace: Trace, engines: Sequence[Machine]) -> None:
     """Compile the loop of fleets, or load it, without that of one engine, which it calls; nothing
     is simulated.
     """
-    made = arguments(trace, engines, "round-robin", 0, None, None, NO_CHANGES, drive.expected)
-    drive_fleet.compile((*map(typeof, made), types.int64))
+    loop_arguments = arguments(
+        trace, engines, "round-robin", 0, None, None, NO_CHANGES, drive.expected
+    )
+    drive_fleet.compile((*map(typeof, loop_arguments), types.int64))
 
 
 def arguments(
@@ -191,7 +195,7 @@ def arguments(
         ranks=classes
     )
     none, down = np.zeros(0, np.int64), changes.outages
-    asked = Asked(
+    routing = Asked(
         code=CODES[router],
         closely=int(closely),
         retry=RETRIES[changes.retry],
@@ -200,23 +204,23 @@ def arguments(
         outages=(
             Down(none, none, none)
             if down is None
-            else Down(*(plain(each, np.int64) for each in (down.at, down.instance, down.back)))
+            else Down(*(plain(column, np.int64) for column in (down.at, down.instance, down.back)))
         ),
         scaler=scaler_of(changes.autoscale, changes.last(trace)),
         told=np.zeros(3, np.int64),
     )
-    return fleet, _view(fleet, weight, changes.available(count)), _memory(count, seed), asked
+    return fleet, _view(fleet, weight, changes.available(count)), _memory(count, seed), routing
 
 
 def _classes(trace: Trace, engines: Sequence[Machine], knobs: EngineKnobs) -> Ranks:
     """The classes of the requests, and for each engine what it knows of them."""
-    count, most = len(engines), max(len(m.slots) for m in engines)
+    count, slot_count = len(engines), max(len(m.slots) for m in engines)
     drafted = any(m.cfg["drafted"] > 0 for m in engines)
-    of_one = ranks_of(trace, knobs, most, drafted=drafted)
+    of_one = ranks_of(trace, knobs, slot_count, drafted=drafted)
     rows = {
         "note": np.tile(of_one.note, (count, 1)),
         "newest": np.tile(of_one.newest, (count, 1)),
-        "given": np.zeros((count, most), np.int64),
+        "given": np.zeros((count, slot_count), np.int64),
     }
     return of_one._replace(**rows)
 
@@ -266,15 +270,15 @@ def _fleet(
     """The engines of a fleet, idle at time 0, and the rows of the trace; whether engines may fail
     or be released; their loop's address.
     """
-    count, most = len(engines), max(len(m.slots) for m in engines)
+    count, slot_count = len(engines), max(len(m.slots) for m in engines)
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
     cfg, kinds = _settings(engines, closely)
     due = due.copy() if changing else due
     alike, which = _alike(engines)
     state = np.array([idle(cfg[which.index(i)]) for i in range(len(alike))], STATE)[which]
-    running, ends, crosses, filling, take = np.empty((5, count, most), np.int64)
-    spare = np.maximum(cfg["slots"][:, None] - 1 - np.arange(most), 0)
-    line_a, line_c = np.full((2, len(kinds), most + 1), -1)
+    running, ends, crosses, filling, take = np.empty((5, count, slot_count), np.int64)
+    spare = np.maximum(cfg["slots"][:, None] - 1 - np.arange(slot_count), 0)
+    line_a, line_c = np.full((2, len(kinds), slot_count + 1), -1)
     size = ring_size(max(count, 2))
     late = (
         (int(trace.osl.sum()) if closely else 0) + len(trace)
@@ -285,7 +289,7 @@ def _fleet(
         cfg=cfg,
         state=state,
         step=np.zeros(count, STEP),
-        slots=np.zeros((count, most), SLOT),
+        slots=np.zeros((count, slot_count), SLOT),
         rows=rows_for(
             isl, osl, np.arange(len(trace)) if bool((cfg["drafted"] > 0).any()) else isl, due
         ),
@@ -332,7 +336,7 @@ def _alike(engines: Sequence[Machine]) -> tuple[list[Machine], list[int]]:
 def _settings(engines: Sequence[Machine], closely: bool) -> tuple[Any, list[Machine]]:
     """The settings of each engine, and one engine of each kind of prices."""
     alike, which = _alike(engines)
-    each = np.array([m.cfg for m in alike])
+    distinct = np.array([m.cfg for m in alike])
     kinds: dict[bytes, int] = {}
     examples: list[Machine] = []
     for i, m in enumerate(alike):
@@ -346,13 +350,13 @@ def _settings(engines: Sequence[Machine], closely: bool) -> tuple[Any, list[Mach
         if prices not in kinds:
             kinds[prices] = len(examples)
             examples.append(m)
-        each[i]["kind"] = kinds[prices]
+        distinct[i]["kind"] = kinds[prices]
     if len({m.prices.model.size for m in examples}) > 1:
         raise InputError(
             "a fleet: step times of one instance come from a table and those of another do not;"
             " simulate them apart"
         )
-    cfg = each[which]
+    cfg = distinct[which]
     cfg["place"], cfg["routed"], cfg["reporting"] = (
         np.arange(len(engines)),
         CLOSELY if closely else ROUTED,

@@ -74,12 +74,12 @@ def cancel(m, r):
 def stop_filling(m, i):
     """Take a request out of prefill."""
     s, filling, take = m.state, m.lists.filling, m.lists.take
-    kept = 0
+    remaining = 0
     for f in range(s.filling):
         if filling[f] != i:
-            filling[kept], take[kept] = filling[f], take[f]
-            kept += 1
-    s.filling = kept
+            filling[remaining], take[remaining] = filling[f], take[f]
+            remaining += 1
+    s.filling = remaining
 
 
 @part()
@@ -170,20 +170,20 @@ def begin_ranks(m):
     """Put the next step of every rank together, and price it: it lasts as long as the slowest
     rank's.
     """
-    size, held, tokens, over = m.group.at.size, holds(m), 0, False
-    most, prompts = 0, 0
+    size, holding, tokens, over = m.group.at.size, holds(m), 0, False
+    largest, prompts = 0, 0
     for j in range(size):
         r = rank(m, j)
-        r.state.held = held
+        r.state.held = holding
         empty_step(r)
         if has_work(r):
             schedule(r)
         tokens += tokens_of(r)
-        most = max(most, tokens_of(r))
+        largest = max(largest, tokens_of(r))
         prompts += r.step.prefill_tokens
     padded = m.group.note[0].padded
-    if padded >= 0 and (prompts == 0 or most <= padded):
-        tokens = size * most
+    if padded >= 0 and (prompts == 0 or largest <= padded):
+        tokens = size * largest
     price_ranks(m, tokens)
     lasts = rank(m, m.group.note[0].slowest).state.lasts
     for j in range(size):
@@ -239,9 +239,9 @@ def price_ranks(m, tokens):
     lasts, transfers = -1, 0
     for j in range(size):
         r, cost = rank(m, j), 0
-        own = tokens_of(r)
-        if own > 0 or (tokens == 0 and has_work(r)):
-            cost = price(r, float(tokens) / float(size * own) if own > 0 else 1.0)
+        rank_tokens = tokens_of(r)
+        if rank_tokens > 0 or (tokens == 0 and has_work(r)):
+            cost = price(r, float(tokens) / float(size * rank_tokens) if rank_tokens > 0 else 1.0)
             transfers += forget_transfers(r)
         r.state.lasts = cost
         if cost > lasts:
@@ -264,12 +264,12 @@ def price_ranks(m, tokens):
 @part()
 def ranks_ahead(m):
     """``steps_ahead`` of all ranks together."""
-    most = min(m.group.note[0].most, MOST_STEPS)
+    steps = min(m.group.note[0].most, MOST_STEPS)
     for j in range(m.group.at.size):
-        most = rank_ahead(rank(m, j), most)
+        steps = rank_ahead(rank(m, j), steps)
     for j in range(m.group.at.size):
-        rank_ahead(rank(m, j), most)  # with blocks for so many steps and no more
-    return most
+        rank_ahead(rank(m, j), steps)  # with blocks for so many steps and no more
+    return steps
 
 
 @part()

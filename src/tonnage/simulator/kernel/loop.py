@@ -144,7 +144,9 @@ def steps_until_late(m, longer, most):
 
 
 steps_until_shed = two_forms(
-    "ranks", lambda m, longer, most: most, lambda m, longer, most: steps_until_late(m, longer, most)
+    "ranks",
+    lambda m, longer, steps: steps,
+    lambda m, longer, steps: steps_until_late(m, longer, steps),
 )
 """``steps_until_late`` of an engine that looks at limits."""
 

@@ -83,13 +83,13 @@ def run_pools(
     """
     check_fleet(trace, prefill, router)
     check_trace(trace)
-    made = _prefilled(trace, prefill, router, seed)
-    arrived, each = _arrivals(trace, made, len(prefill), link)
-    if not _blocks_last(trace, made, arrived, each, prefill, link):
+    prefilled = _prefilled(trace, prefill, router, seed)
+    arrived, by_engine = _arrivals(trace, prefilled, len(prefill), link)
+    if not _blocks_last(trace, prefilled, arrived, by_engine, prefill, link):
         return None
     order = np.argsort(arrived, kind="stable")[int((arrived < 0).sum()) :]
     handed = replace(trace, due_ps=arrived[order], isl=trace.isl[order], osl=trace.osl[order])
-    return _record(trace, made, order, _decoded(handed, order, decode, router, seed))
+    return _record(trace, prefilled, order, _decoded(handed, order, decode, router, seed))
 
 
 def _prefilled(trace: Trace, engines: Sequence[Machine], router: str, seed: int) -> Prefilled:
@@ -129,7 +129,7 @@ def _driven(
     """A fleet from the first request to the last token, and the engine of each request; those of
     ``handed`` come with their caches.
     """
-    fleet, view, memory, asked = arguments(
+    fleet, view, memory, routing = arguments(
         trace, engines, router, seed, None, None, NO_CHANGES, drive.address
     )
     if handed is not None:
@@ -137,8 +137,8 @@ def _driven(
         if bool((fleet.cfg["drafted"] > 0).any()):
             fleet.rows.id[:] = handed
     for until in range(0, len(trace) + AT_ONCE, AT_ONCE):
-        drive_fleet(fleet, view, memory, asked, min(until, len(trace)))
-    return fleet, asked.chosen
+        drive_fleet(fleet, view, memory, routing, min(until, len(trace)))
+    return fleet, routing.chosen
 
 
 def _arrivals(
@@ -151,14 +151,14 @@ def _arrivals(
     """
     order = np.lexsort((made.at, made.chosen))
     order = order[made.at[order] >= 0]
-    each = np.split(order, np.searchsorted(made.chosen[order], np.arange(1, engines)))
+    by_engine = np.split(order, np.searchsorted(made.chosen[order], np.arange(1, engines)))
     takes = link.takes_ps(trace.isl, made.lasted)
     arrived = np.full(len(trace), -1)
-    for numbers in each:
+    for numbers in by_engine:
         sends = numbers[trace.osl[numbers] > 1]
         sent = takes[sends].cumsum()
         arrived[sends] = sent + np.maximum.accumulate(made.at[sends] - sent + takes[sends])
-    return arrived, each
+    return arrived, by_engine
 
 
 def _blocks_last(
@@ -211,16 +211,16 @@ def _step_blocks(cfg: Any, shortest: int, longest: int) -> int:
         return min(int(cfg["slots"]), int(cfg["max_tokens"]) // min(part, shortest) + 2) * (
             whole + 2
         )
-    most = min(int(cfg["slots"]), int(cfg["max_tokens"]) // shortest + 2)
-    return int(cfg["max_tokens"]) // size + most * (3 + windows) + 2 * whole
+    prompts = min(int(cfg["slots"]), int(cfg["max_tokens"]) // shortest + 2)
+    return int(cfg["max_tokens"]) // size + prompts * (3 + windows) + 2 * whole
 
 
 def _most_held(begin: NDArray[np.int64], end: NDArray[np.int64], blocks: NDArray[np.int64]) -> int:
     """The most blocks of one engine that wait for transfers at once, from when each begins to wait
     to when it ends, both in order.
     """
-    taken = np.concatenate([np.zeros(1, np.int64), blocks.cumsum()])
-    return int((taken[1:] - taken[end.searchsorted(begin)]).max(initial=0))
+    cumulative = np.concatenate([np.zeros(1, np.int64), blocks.cumsum()])
+    return int((cumulative[1:] - cumulative[end.searchsorted(begin)]).max(initial=0))
 
 
 def _ended_after(at: NDArray[np.int64], stream: int, stream_step: int) -> NDArray[np.int64]:
@@ -234,8 +234,8 @@ def _ended_after(at: NDArray[np.int64], stream: int, stream_step: int) -> NDArra
         return at
     steps, which, count = np.unique(at, return_inverse=True, return_counts=True)
     ends = steps - count * stream - stream_step
-    known = np.concatenate([np.ones(1, bool), ends[1:] > steps[:-1]])
-    return np.asarray(np.maximum.accumulate(np.where(known, ends, 0))[which])
+    certain = np.concatenate([np.ones(1, bool), ends[1:] > steps[:-1]])
+    return np.asarray(np.maximum.accumulate(np.where(certain, ends, 0))[which])
 
 
 def _record(trace: Trace, made: Prefilled, order: NDArray[np.int64], decoded: Requests) -> Requests:
@@ -252,8 +252,8 @@ def _record(trace: Trace, made: Prefilled, order: NDArray[np.int64], decoded: Re
         decoded.preemptions,
     )
     whole: tuple[NDArray[Any], ...] = (first, last, status, instance, preemptions)
-    for column, found in zip(whole, columns, strict=True):
-        column[order] = found
+    for column, values in zip(whole, columns, strict=True):
+        column[order] = values
     due = trace.due_ps // PS_PER_NS
     return Requests(
         due_ns=due,

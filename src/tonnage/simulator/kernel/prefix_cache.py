@@ -250,9 +250,9 @@ def compute(m, i, tokens):
 @part()
 def follow_up(m, i, tokens, names):
     """Blocks for so many tokens of a request and, if ``names``, the names of full blocks."""
-    wanted = wanted_blocks(m, i, tokens)
-    if m.cache.taken[i] < wanted or m.cache.windows[i] < m.slots[i].windows:
-        grow(m, i, wanted)
+    needed = wanted_blocks(m, i, tokens)
+    if m.cache.taken[i] < needed or m.cache.windows[i] < m.slots[i].windows:
+        grow(m, i, needed)
     if names and (m.cache.known[i] + 1) * m.cfg.block_tokens <= tokens:
         tell(m, i, tokens)
 

@@ -26,10 +26,10 @@ def push_back(m, r):
 def push_sorted(m, r):
     """Put a request in front of the first with a longer prompt that has never lost its blocks."""
     s, rows = m.state, m.rows
-    before, at, left = -1, s.head, s.queued
-    while left > 0 and (rows.preemptions[at] > 0 or rows.isl[at] <= rows.isl[r]):
-        before, at, left = at, rows.next[at], left - 1
-    if left == 0:
+    before, at, remaining = -1, s.head, s.queued
+    while remaining > 0 and (rows.preemptions[at] > 0 or rows.isl[at] <= rows.isl[r]):
+        before, at, remaining = at, rows.next[at], remaining - 1
+    if remaining == 0:
         push_back(m, r)
         return
     rows.next[r] = at

@@ -92,9 +92,9 @@ class QuickCompiler(Compiler):
         """Numba's passes in their order, without unused ones."""
         usual = DefaultPassBuilder.define_nopython_pipeline(self.state)
         manager = PassManager("quick")
-        for each, description in usual.passes:
-            if each not in UNUSED:
-                manager.add_pass(each, description)
+        for compiler_pass, description in usual.passes:
+            if compiler_pass not in UNUSED:
+                manager.add_pass(compiler_pass, description)
         manager.finalize()
         return [manager]
 
@@ -131,16 +131,16 @@ def _remembering(find: Any) -> Any:
         options: Any = ConfigStack.top_or_none()  # numba hands them down to what is called
         if id(options) not in of_options:
             of_options[id(options)] = (options, calls.setdefault(repr(options), {}))
-        known = of_options[id(options)][1]
+        remembered = of_options[id(options)][1]
         key = (id(self), *map(id, args))
-        if key in known and not kws:
-            signature, chosen, *_ = known[key]
+        if key in remembered and not kws:
+            signature, chosen, *_ = remembered[key]
             self._impl_keys[signature.args] = chosen
             return signature
         signature = find(self, context, args, kws)
         if not kws:
             # who is kept leaves its identity to nobody
-            known[key] = (signature, self._impl_keys[signature.args], self, args)
+            remembered[key] = (signature, self._impl_keys[signature.args], self, args)
         return signature
 
     get_call_type.remembers = True  # type: ignore[attr-defined]

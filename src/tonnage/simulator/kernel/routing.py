@@ -189,9 +189,9 @@ def route_one(f, view, memory, asked, r, at):
 @called()
 def happen(f, view, memory, asked, until):
     """Failures, returns and looks of the controller up to an instant, in the order of time."""
-    outages, told = asked.outages, asked.told
+    outages, counters = asked.outages, asked.told
     while True:
-        outage = outages.at[told[0]] if told[0] < outages.at.size else NEVER
+        outage = outages.at[counters[0]] if counters[0] < outages.at.size else NEVER
         looks = next_look(asked.scaler)
         if looks == NO_LOOK or outage <= looks:
             if outage > until:
@@ -212,10 +212,10 @@ def happen(f, view, memory, asked, until):
 @called()
 def fail_or_return(f, view, memory, asked, at):
     """The next failure, with what becomes of the requests in flight, or the next return."""
-    told, outages, status = asked.told, asked.outages, f.rows.status
-    i = outages.instance[told[0]]
-    back = outages.back[told[0]]
-    told[0] += 1
+    counters, outages, status = asked.told, asked.outages, f.rows.status
+    i = outages.instance[counters[0]]
+    back = outages.back[counters[0]]
+    counters[0] += 1
     if back == DRAINS:
         view.available[i] = 0
         return
@@ -225,7 +225,7 @@ def fail_or_return(f, view, memory, asked, at):
         else:
             view.available[i] = 1
         return
-    told[2] += place_fails(asked.scaler, i) if asked.scaler.counts.size > 0 else 1
+    counters[2] += place_fails(asked.scaler, i) if asked.scaler.counts.size > 0 else 1
     go_to(f, view, asked, at)
     view.available[i] = 0
     count = take_away(f, i, at)
@@ -233,7 +233,7 @@ def fail_or_return(f, view, memory, asked, at):
     for k in range(count):
         r = f.again[k]
         if asked.retry == 2 or (asked.retry == 1 and f.rows.generated[r] == 0):
-            told[1] += 1
+            counters[1] += 1
             f.rows.generated[r] = 0
             f.rows.first[r] = -1
             f.rows.last[r] = -1

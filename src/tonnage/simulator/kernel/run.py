@@ -353,12 +353,12 @@ def warm_up(*, shares: bool = False, ranks: bool = False, grouped: bool = False)
     """Compile a loop (``driven.loop_of``), or load it from numba's cache, by a run of one
     request.
     """
-    one = np.ones(1, np.int64)
+    ones = np.ones(1, np.int64)
     contents = of_rows([[(0, ENDLESS)]]) if shares else None
     trace = Trace(
         due_ps=np.zeros(1, np.int64),
-        isl=one,
-        osl=one,
+        isl=ones,
+        osl=ones,
         concurrency=0,
         turnaround_ps=0,
         contents=contents,
@@ -443,5 +443,5 @@ def log_of(m: Machine) -> NDArray[np.int64]:
     """Entries of the log: number of the request, when, tokens, status; int64 of shape (4,
     entries).
     """
-    rows, *others = (column[: m.state["logged"]] for column in m.log)
-    return np.array([m.rows.id[rows], *others])
+    rows, *columns = (column[: m.state["logged"]] for column in m.log)
+    return np.array([m.rows.id[rows], *columns])

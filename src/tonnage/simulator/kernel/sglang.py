@@ -72,7 +72,7 @@ def admit(m):
     """
     s, rows, size, chunks = m.state, m.rows, m.cfg.block_tokens, m.cfg.chunked == 1
     budget = max(size, m.cfg.max_tokens - m.cfg.max_tokens % size) if chunks else m.cfg.max_tokens
-    left = s.free * size * RATIO - s.ratio * still_to_come(m)
+    room = s.free * size * RATIO - s.ratio * still_to_come(m)
     decodes = 1 if s.decoding > 0 else 0
     catch_up(m, 0)
     if s.filling > 0:
@@ -82,7 +82,7 @@ def admit(m):
         m.lists.take[0] = new
         paged = take_prompt(m, m.lists.filling[0], new)
         budget -= paged
-        left -= (paged + size + (min(slot.osl, MOST_NEW) if new == lacks else 0)) * RATIO
+        room -= (paged + size + (min(slot.osl, MOST_NEW) if new == lacks else 0)) * RATIO
     while s.queued > 0 and budget > 0 and s.running < m.cfg.slots:
         r = s.head
         tokens = rows.isl[r] + rows.generated[r]
@@ -92,7 +92,7 @@ def admit(m):
         ) * size
         if (
             tokens + min(rows.osl[r] - rows.generated[r], MOST_NEW) + size + windows
-        ) * RATIO >= left:
+        ) * RATIO >= room:
             s.full = decodes
             break
         paged = blocks_of(tokens, size) * size
@@ -104,10 +104,10 @@ def admit(m):
         hold(m, i)
         paged = take_prompt(m, i, new)
         budget -= paged
-        left -= (
+        room -= (
             paged + size + windows + (min(rows.osl[r], MOST_NEW) if new == tokens else 0)
         ) * RATIO
-        if left <= 0:
+        if room <= 0:
             s.full = decodes
             break
 
@@ -137,12 +137,12 @@ def decode(m):
         while s.decoding > 1 and needed > s.free:
             retract(m)
             needed = growth_of_all(m)
-        made, most = 0, 0
+        generated, total_output = 0, 0
         for k in range(s.running):
             slot = m.slots[m.lists.running[k]]
-            made += s.round - slot.base
-            most += slot.osl
-        s.ratio = min((made + RETRACT_STEPS * s.decoding) * RATIO // (most + 1), RATIO)
+            generated += s.round - slot.base
+            total_output += slot.osl
+        s.ratio = min((generated + RETRACT_STEPS * s.decoding) * RATIO // (total_output + 1), RATIO)
     s.free -= needed
     grow_all(m)
 

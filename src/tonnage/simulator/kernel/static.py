@@ -40,13 +40,13 @@ def schedule(m):
         prompt, output = longer_prompt, longer_output
         m.lists.take[s.filling] = m.rows.isl[r]
         enter(m)
-    n, each = (
+    n, request_blocks = (
         s.running,
         blocks_of(prompt + output, m.cfg.block_tokens) + windows_of(m.cfg, prompt + output),
     )
-    s.free -= n * each
+    s.free -= n * request_blocks
     for k in range(n):
-        m.slots[m.lists.running[k]].blocks = each
+        m.slots[m.lists.running[k]].blocks = request_blocks
     s.batch = n
     s.longest = prompt
     m.step.prefill_tokens = n * prompt

@@ -71,8 +71,8 @@ def end_pause(m):
     for k in range(s.running):
         if m.lists.ends[k] < NEVER:
             slot = m.slots[m.lists.running[k]]
-            own = place if slot.last <= s.decoded else bin_of(m.tallies, s.seen - slot.last)
-            m.tallies.gaps[slot.bucket, own] += 1
+            gap_bin = place if slot.last <= s.decoded else bin_of(m.tallies, s.seen - slot.last)
+            m.tallies.gaps[slot.bucket, gap_bin] += 1
     s.counted += 1
 
 
@@ -84,7 +84,7 @@ def end_filling(m):
     A token that came with the cache leaves with the first one that is decoded.
     """
     s, rows, filling = m.state, m.rows, m.lists.filling
-    kept = 0
+    remaining = 0
     for f in range(s.filling):
         i = filling[f]
         slot = m.slots[i]
@@ -92,8 +92,8 @@ def end_filling(m):
         filled(m, i)
         generated = slot.generated
         if slot.computed < slot.isl + generated:
-            filling[kept] = i
-            kept += 1
+            filling[remaining] = i
+            remaining += 1
             continue
         if generated == 0:
             rows.first[slot.row] = s.seen
@@ -108,25 +108,25 @@ def end_filling(m):
         slot.last = s.seen
         m.step.returned += 1
         join_decoding(m, i, generated + 1)
-    s.filling = kept
+    s.filling = remaining
 
 
 @part()
 def end_requests(m):
     """Requests with their last token leave, and their clients go on."""
     s, lists = m.state, m.lists
-    kept, soonest = 0, NEVER
+    remaining, soonest = 0, NEVER
     catch_up(m, 0)
     for k in range(s.running):
         if lists.ends[k] <= s.round:
             end_request(m, k)
         else:
-            lists.running[kept] = lists.running[k]
-            lists.ends[kept] = lists.ends[k]
-            lists.crosses[kept] = lists.crosses[k]
+            lists.running[remaining] = lists.running[k]
+            lists.ends[remaining] = lists.ends[k]
+            lists.crosses[remaining] = lists.crosses[k]
             soonest = min(soonest, lists.ends[k])
-            kept += 1
-    s.running = kept
+            remaining += 1
+    s.running = remaining
     s.next_end = soonest
 
 

@@ -40,7 +40,7 @@ def continue_by_rank(m):
     """Allocate for the running requests one by one where blocks run out; True, because someone is
     pre-empted.
     """
-    s, lists, given, k, budget = m.state, m.lists, m.ranks.given, 0, m.cfg.max_tokens
+    s, lists, granted, k, budget = m.state, m.lists, m.ranks.given, 0, m.cfg.max_tokens
     while k < s.running and budget > 0:
         slot, decodes, stays = m.slots[lists.running[k]], lists.ends[k] < NEVER, True
         if decodes:
@@ -51,7 +51,7 @@ def continue_by_rank(m):
             last = last_in_rank(m)
             stays = last != k
             if last < k:
-                budget += given[last]
+                budget += granted[last]
                 k -= 1
                 preempt(m, last, 1)
             else:
@@ -61,7 +61,7 @@ def continue_by_rank(m):
         s.free -= more
         if not decodes:
             slot.blocks += more
-        given[k] = new
+        granted[k] = new
         budget -= new
         k += 1
     list_filling(m, k)

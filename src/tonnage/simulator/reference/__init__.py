@@ -184,9 +184,9 @@ class Ranks:
         """Put the next step of every rank together; it lasts as long as the slowest rank's, also
         where no rank computes a token.
         """
-        held, steps = self._holds(), []
+        holding, steps = self._holds(), []
         for engine, has_work in zip(self.engines, busy, strict=True):
-            engine.batcher.held = held
+            engine.batcher.held = holding
             steps.append(engine.batcher.schedule() if has_work else Step())
         tokens = [engine.tokens_of(step) for engine, step in zip(self.engines, steps, strict=True)]
         computed, lasts = self._computed(steps, tokens), [0] * len(steps)
@@ -215,9 +215,9 @@ class Ranks:
         """The tokens that the experts compute for all ranks, including the tokens that fill up a
         captured step.
         """
-        knobs, most = self.engines[0].batcher.knobs, max(tokens)
-        captured = most <= knobs.graph_tokens or not any(step.prefill_tokens for step in steps)
-        return len(tokens) * most if knobs.pads_ranks and captured else sum(tokens)
+        knobs, largest = self.engines[0].batcher.knobs, max(tokens)
+        captured = largest <= knobs.graph_tokens or not any(step.prefill_tokens for step in steps)
+        return len(tokens) * largest if knobs.pads_ranks and captured else sum(tokens)
 
     def _holds(self) -> bool:
         """Whether prompts wait in this step until all ranks have some."""

@@ -158,13 +158,15 @@ class Batcher:
         if self.knobs.queue_order == "shortest-first":
             longer = (
                 i
-                for i, other in enumerate(self.waiting)
-                if other.preemptions == 0 and other.isl > job.isl
+                for i, waiting_job in enumerate(self.waiting)
+                if waiting_job.preemptions == 0 and waiting_job.isl > job.isl
             )
             place = next(longer, place)
         elif self.ranked:
             behind = (
-                i for i, other in enumerate(self.waiting) if self.rank(other) > self.rank(job)
+                i
+                for i, waiting_job in enumerate(self.waiting)
+                if self.rank(waiting_job) > self.rank(job)
             )
             place = next(behind, place)
         self.waiting.insert(place, job)

@@ -255,7 +255,9 @@ class Engine:
         else:
             self.batcher.cancel(job)
         if self.step is not None:
-            self.step.work = [(other, new) for other, new in self.step.work if other is not job]
+            self.step.work = [
+                (candidate, new) for candidate, new in self.step.work if candidate is not job
+            ]
         job.status = CANCELLED
         self.entries.append((job.id, self.now, 0, CANCELLED))
         return True
@@ -328,9 +330,9 @@ class Engine:
         """Take so many free blocks, or as many as there are, for what is still to be read by
         others; how many.
         """
-        held = min(blocks, self.batcher.free)
-        self.batcher.free -= held
-        return held
+        granted = min(blocks, self.batcher.free)
+        self.batcher.free -= granted
+        return granted
 
     def release(self, blocks: int) -> None:
         """Give back blocks that were held."""
@@ -409,7 +411,7 @@ class Engine:
 
     def row(self, step: Step, all_tokens: int) -> tuple[int, ...]:
         """The columns of ``StepRecord.steps`` for the step that has begun."""
-        made = (
+        counts = (
             step.prefill_tokens,
             step.prefill_sequences,
             step.decode_sequences,
@@ -419,7 +421,7 @@ class Engine:
         return (
             self.time,
             self.ends - self.time,
-            *made,
+            *counts,
             len(self.batcher.running),
             len(self.batcher.waiting),
             all_tokens,
@@ -520,13 +522,13 @@ class Engine:
         """
         if job.deadline == NEVER or self.time > job.deadline:
             return self.time
-        found = self.batcher.find(job).tokens
-        new = job.isl - found
-        if (new, found) not in self.alone:
-            self.alone[new, found] = self.prices.of(
-                Step(prefill_tokens=new, prefill_sequences=1, pairs_2=new * (2 * found + new))
+        cached = self.batcher.find(job).tokens
+        new = job.isl - cached
+        if (new, cached) not in self.alone:
+            self.alone[new, cached] = self.prices.of(
+                Step(prefill_tokens=new, prefill_sequences=1, pairs_2=new * (2 * cached + new))
             )
-        return self.time + self.alone[new, found] + self.stream_step_ps + self.stream_ps
+        return self.time + self.alone[new, cached] + self.stream_step_ps + self.stream_ps
 
     def tokens(self, job: Job) -> int:
         """The tokens of a computation that is complete: one, and of a decode the guesses before it

@@ -92,10 +92,10 @@ class Step:
         """Leave out what was to be computed of a request, which is as it was when it was added; how
         many tokens, 0 if there were none.
         """
-        new = next((tokens for other, tokens in self.work if other is job), 0)
+        new = next((tokens for candidate, tokens in self.work if candidate is job), 0)
         if new == 0:
             return 0
-        self.work = [(other, tokens) for other, tokens in self.work if other is not job]
+        self.work = [(candidate, tokens) for candidate, tokens in self.work if candidate is not job]
         if job.decodes:
             self.decode_sequences -= 1
             self.context_tokens -= job.tokens

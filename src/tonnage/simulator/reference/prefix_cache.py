@@ -103,12 +103,12 @@ class PrefixCache:
             blocks.append(self.names.get(key, key))
             if tier is not None:
                 reached[tier] = reached.get(tier, 0) + 1
-        kept = [block for block in blocks if isinstance(block, int)]
+        resident = [block for block in blocks if isinstance(block, int)]
         tokens = len(blocks) * self.size
         return Found(
             blocks=tuple(blocks),
-            kept=len(kept),
-            idle=sum(self.refs[block] == 0 for block in kept),
+            kept=len(resident),
+            idle=sum(self.refs[block] == 0 for block in resident),
             tokens=tokens + self._part(pieces, until, tokens, job.tokens - 1),
             transfer_ps=sum(
                 tier.latency_ps + count * tier.block_ps

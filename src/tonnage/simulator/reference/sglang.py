@@ -73,8 +73,8 @@ class Sglang(Batcher):
         to an idle engine.
         """
         block = self.knobs.tokens_per_block
-        held = job.isl + job.osl + self.drafted + self.window_blocks(job) * block
-        return super().never_fits(job) or held + block >= self.kv_blocks * block
+        needed = job.isl + job.osl + self.drafted + self.window_blocks(job) * block
+        return super().never_fits(job) or needed + block >= self.kv_blocks * block
 
     def idle(self) -> None:
         """The ratio starts again."""
@@ -114,7 +114,7 @@ class Sglang(Batcher):
             if chunks
             else self.knobs.max_num_tokens
         )
-        left = self.free * size * RATIO - self.ratio * sum(
+        room = self.free * size * RATIO - self.ratio * sum(
             min(job.osl - job.generated, MOST_NEW) for job in decoding
         )
         if self.chunked is not None:
@@ -123,25 +123,25 @@ class Sglang(Batcher):
             self.chunked = job if new < job.tokens - job.computed else None
             paged = self._take(step, job, new)
             budget -= paged
-            left -= self._reserve(job, paged)
+            room -= self._reserve(job, paged)
         while self.waiting and budget > 0 and len(self.running) < self.slots:
             job = self.waiting[0]
-            found = self.find(job)
-            new, windows = job.tokens - found.tokens, self.window_blocks(job) * size
-            asked = new + min(job.osl - job.generated, MOST_NEW) + size + windows
-            no_longer_free = (len(found.blocks) - found.kept + found.idle) * size
-            if (asked + no_longer_free) * RATIO >= left:
+            cached = self.find(job)
+            new, windows = job.tokens - cached.tokens, self.window_blocks(job) * size
+            needed = new + min(job.osl - job.generated, MOST_NEW) + size + windows
+            no_longer_free = (len(cached.blocks) - cached.kept + cached.idle) * size
+            if (needed + no_longer_free) * RATIO >= room:
                 self.full = bool(decoding)
                 return
             if not chunks and step.work and self.blocks(new) * size >= budget:
                 return
             if chunks and self.blocks(new) * size > budget:
                 new, self.chunked = budget, job
-            self.enter(self.waiting.popleft(), found)
+            self.enter(self.waiting.popleft(), cached)
             paged = self._take(step, job, new)
             budget -= paged
-            left -= self._reserve(job, paged) + (windows + no_longer_free) * RATIO
-            if left <= 0:
+            room -= self._reserve(job, paged) + (windows + no_longer_free) * RATIO
+            if room <= 0:
                 self.full = bool(decoding)
                 return
 
@@ -171,8 +171,13 @@ class Sglang(Batcher):
                 job = min(reversed(decoding), key=lambda job: (job.generated, -job.isl))
                 decoding.remove(job)
                 self._retract(job)
-            made, most = sum(job.generated for job in decoding), sum(job.osl for job in decoding)
-            self.ratio = min((made + RETRACT_STEPS * len(decoding)) * RATIO // (most + 1), RATIO)
+            generated, total_output = (
+                sum(job.generated for job in decoding),
+                sum(job.osl for job in decoding),
+            )
+            self.ratio = min(
+                (generated + RETRACT_STEPS * len(decoding)) * RATIO // (total_output + 1), RATIO
+            )
         else:
             self.ratio = max(self.ratio - RATIO_DECAY, RATIO_LEAST)
         for job in decoding:

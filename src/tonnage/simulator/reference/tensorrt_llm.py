@@ -68,8 +68,8 @@ class TensorRtLlm(Batcher):
         """Add what is left of prompts while the budget lasts: in whole blocks where it cuts one, or
         not at all.
         """
-        for job, left in prompts:
-            new = left
+        for job, remaining in prompts:
+            new = remaining
             if new > budget:
                 if not self.knobs.chunked_prefill:
                     break
@@ -125,10 +125,10 @@ class TensorRtLlm(Batcher):
         there are.
         """
         job = self.waiting[0]
-        found, longest = self.find(job), job.isl + job.osl + self.drafted
-        if self.lacks(job, longest) - found.kept + found.idle > self.free:
+        cached, longest = self.find(job), job.isl + job.osl + self.drafted
+        if self.lacks(job, longest) - cached.kept + cached.idle > self.free:
             return False
-        self.enter(self.waiting.popleft(), found)
+        self.enter(self.waiting.popleft(), cached)
         self.claim(job, self.lacks(job, longest))
         return True
 

@@ -62,8 +62,8 @@ class Vllm(Batcher):
             need = self.lacks(job, job.computed + new + guesses)
             while need > self.free and job in self.running:
                 victim = max(self.running, key=self.rank) if self.ranked else self.running[-1]
-                taken = step.take_back(victim)
-                budget += taken + self.guesses(victim) if taken else 0
+                taken_back = step.take_back(victim)
+                budget += taken_back + self.guesses(victim) if taken_back else 0
                 self._preempt(victim)
                 preempted = True
             if job not in self.running:
@@ -75,15 +75,15 @@ class Vllm(Batcher):
     def _admit(self, step: Step, budget: int) -> None:
         while self.waiting and budget > 0 and len(self.running) < self.slots:
             job = self.waiting[0]
-            found = self.find(job)
+            cached = self.find(job)
             if (
                 not self.knobs.chunked_prefill
-                and self._cut(job.tokens - job.computed - found.tokens) > budget
+                and self._cut(job.tokens - job.computed - cached.tokens) > budget
             ):
                 break
-            if self.lacks(job, job.tokens) - found.kept + found.idle > self.free:
+            if self.lacks(job, job.tokens) - cached.kept + cached.idle > self.free:
                 break
-            self.enter(self.waiting.popleft(), found)
+            self.enter(self.waiting.popleft(), cached)
             new = min(self._cut(job.tokens - job.computed), budget)
             self._compute(step, job, new, self.lacks(job, job.computed + new))
             budget -= new

@@ -239,8 +239,8 @@ class _Run:
             number, place, self.now, waits, len(stages), taken_stages(stages, draws), passes
         )
         self.requests.append(request)
-        for stage, one in enumerate(stream.stages):
-            if not one.after:
+        for stage, definition in enumerate(stream.stages):
+            if not definition.after:
                 self.enter(request, stage)
 
     def enter(self, request: _Request, stage: int) -> None:
@@ -284,8 +284,8 @@ class _Run:
 
     def idle_gpu(self, model: _Model) -> int:
         """The GPU with an idle instance that has the fewest batches; -1 where none is idle."""
-        found = [gpu for gpu, idle in model.idle.items() if idle]
-        return min(found, key=lambda gpu: (len(self.gpus[gpu]), gpu)) if found else -1
+        idle_gpus = [gpu for gpu, idle in model.idle.items() if idle]
+        return min(idle_gpus, key=lambda gpu: (len(self.gpus[gpu]), gpu)) if idle_gpus else -1
 
     def foretell(self, gpu: int) -> None:
         """Note when the next batch of a GPU ends, as things are now."""
@@ -312,14 +312,14 @@ class _Run:
 
     def release(self, model: _Model) -> None:
         """Answer in the order of requests, as far as all before have been computed."""
-        kept = 0
+        count = 0
         for ticket in model.order:
             if id(ticket) not in model.answered:
                 break
             model.answered.discard(id(ticket))
             self.answer(ticket)
-            kept += 1
-        del model.order[:kept]
+            count += 1
+        del model.order[:count]
 
     def let_go(self, model: _Model, ticket: Ticket) -> None:
         if model.queue.rules.preserve_ordering:
@@ -403,18 +403,18 @@ def _bounded(model: ServedModel) -> bool:
 
 def _followers(stages: Sequence[Stage]) -> list[list[int]]:
     """For each stage, the requests that wait for it."""
-    found: list[list[int]] = [[] for _ in stages]
+    followers: list[list[int]] = [[] for _ in stages]
     for place, stage in enumerate(stages):
         for before in stage.after:
-            found[before].append(place)
-    return found
+            followers[before].append(place)
+    return followers
 
 
 def _arrivals(service: Service, requests: int, seed: int) -> list[NDArray[np.int64]]:
     """When the requests of each stream come; none of a closed one."""
     total = sum(stream.rate for stream in service.streams)
     streams = np.random.SeedSequence(seed).spawn(len(service.streams))
-    found = []
+    arrivals = []
     for stream, stem in zip(service.streams, streams, strict=True):
         count = max(round(requests * stream.rate / total), 1) if stream.rate else 0
         gaps = np.random.default_rng(stem).standard_exponential(count) * (
@@ -425,8 +425,8 @@ def _arrivals(service: Service, requests: int, seed: int) -> list[NDArray[np.int
                 f"{option('requests')}: {count:,} at {stream.rate:g} a second take longer than"
                 f" {LONGEST_S:,} s; ask for fewer"
             )
-        found.append(np.rint(gaps).astype(np.int64).cumsum())
-    return found
+        arrivals.append(np.rint(gaps).astype(np.int64).cumsum())
+    return arrivals
 
 
 def _record(run: _Run) -> ServiceRun:

@@ -149,12 +149,12 @@ class ModelQueue:
 
     def _take(self, batch: list[Ticket]) -> list[Ticket]:
         """Take the requests of a batch out; they are the first of their levels."""
-        left = len(batch)
+        remaining = len(batch)
         for level in self.levels.values():
             for waiting in (level.fresh, level.delayed):
-                while left and waiting and waiting[0] is batch[len(batch) - left]:
+                while remaining and waiting and waiting[0] is batch[len(batch) - remaining]:
                     waiting.popleft()
-                    left -= 1
+                    remaining -= 1
         return batch
 
 

@@ -138,22 +138,22 @@ class FleetOverHours:
         routed = run_fleet(
             trace, [self.machine] * count, traffic.router, seed=traffic.seed, changes=changes
         )
-        kept = self._limits(routed.requests)
+        limits = self._limits(routed.requests)
         times = self.instances / self.simulated
         hours_by_instances = tuple(
-            Held(instances=round(each * times), hours=float(seconds) / HOUR_S)
-            for each, seconds in sorted(routed.changed.held_seconds.items())
+            Held(instances=round(simulated_count * times), hours=float(seconds) / HOUR_S)
+            for simulated_count, seconds in sorted(routed.changed.held_seconds.items())
             if seconds > 0
         )
-        broken = iter(kept)
+        broken = iter(limits)
         hours = tuple(
             self._broken_gaps(routed.requests, i) if self._of_gaps(i) else next(broken).broken_hours
             for i in range(len(self.slo))
         )
         return Outcome(
-            run=OverHours(held=hours_by_instances, limits=kept),
+            run=OverHours(held=hours_by_instances, limits=limits),
             broken_hours=hours,
-            hours=max((one.hours for one in kept), default=1),
+            hours=max((limit.hours for limit in limits), default=1),
         )
 
     def _of_gaps(self, place: int) -> bool:
@@ -169,9 +169,9 @@ class FleetOverHours:
     def _limits(self, requests: Requests) -> tuple[LimitOverHours, ...]:
         """What became of the limits that are known by request, under the names in the question."""
         named = [limit_of(limit) for limit in self.limits if limit.metric != "itl"]
-        found = zip(named, violations(requests, self.slo), strict=True)
+        pairs = zip(named, violations(requests, self.slo), strict=True)
         return tuple(
-            LimitOverHours(**asdict(violation) | {"limit": limit}) for limit, violation in found
+            LimitOverHours(**asdict(violation) | {"limit": limit}) for limit, violation in pairs
         )
 
 
@@ -251,17 +251,18 @@ class Search:
 
     def rule(self, kind: Kind, place: int, trace: Trace) -> Autoscale:
         """The rule over the simulated instances."""
-        most = self.fleet.simulated
+        simulated = self.fleet.simulated
         return Autoscale(
             metric=self.metric,
             target=self.targets[place],
             least=kind.least,
-            most=most,
+            most=simulated,
             start_s=self.start_s,
             hold_s=kind.hold_s,
             warm=kind.warm,
             first=min(
-                most, max(kind.least, math.ceil(first_load(trace) / self.carries / SHARES[place]))
+                simulated,
+                max(kind.least, math.ceil(first_load(trace) / self.carries / SHARES[place])),
             ),
         )
 
@@ -273,8 +274,8 @@ class Search:
         fixed, outcome = self.as_fixed(trace), self.fleet.run(trace, self.rule(kind, place, trace))
         allowed = math.floor(self.broken_share * outcome.hours + 1e-9)
         holds = all(
-            hours <= allowed + own
-            for hours, own in zip(outcome.broken_hours, fixed.broken_hours, strict=True)
+            hours <= allowed + fixed_hours
+            for hours, fixed_hours in zip(outcome.broken_hours, fixed.broken_hours, strict=True)
         )
         return Tried(kind=kind, place=place, outcome=outcome) if holds else None
 
@@ -286,30 +287,32 @@ class Search:
 
     def best(self) -> Tried | None:
         """The rule with the fewest instance-hours over all hours."""
-        found = self.highest(Kind())
+        best_rule = self.highest(Kind())
         for kind in self.kinds():
-            found = self.better(kind, found)
-        return None if found is None else self.over_all(found)
+            best_rule = self.better(kind, best_rule)
+        return None if best_rule is None else self.over_all(best_rule)
 
     def kinds(self) -> list[Kind]:
         """What is tried next to the usual rule."""
-        most = self.fleet.simulated
+        simulated = self.fleet.simulated
         kinds = [Kind(hold_s=hold) for hold in HOLDS_S] + [Kind(warm=1)]
         return kinds + [
             Kind(least=least)
-            for least in dict.fromkeys((2, math.ceil(most / 2)))
-            if 1 < least < most
+            for least in dict.fromkeys((2, math.ceil(simulated / 2)))
+            if 1 < least < simulated
         ]
 
     def highest(self, kind: Kind) -> Tried | None:
         """The rule of a kind with the highest target that holds."""
-        found: Tried | None = None
+        highest_rule: Tried | None = None
         low, high = -1, len(SHARES)
         while high - low > 1:
             middle = (low + high) // 2
             tried = self.run(kind, middle, self.fleet.hardest)
-            low, high, found = (low, middle, found) if tried is None else (middle, high, tried)
-        return found
+            low, high, highest_rule = (
+                (low, middle, highest_rule) if tried is None else (middle, high, tried)
+            )
+        return highest_rule
 
     def better(self, kind: Kind, found: Tried | None) -> Tried | None:
         """The rule of another kind where it holds with fewer instance-hours than what was found."""
@@ -463,16 +466,16 @@ def _proposed(
     fixed = searches[0].as_fixed(whole)
     for search in searches:
         search.fixed = {id(whole): fixed}
-    found = dict(parallel(Search.best, searches, workers))
+    best_rules = dict(parallel(Search.best, searches, workers))
     proposals = [
-        _proposal(search, best) for search in searches if (best := found[search]) is not None
+        _proposal(search, best) for search in searches if (best := best_rules[search]) is not None
     ]
     return replace(
         base,
         simulated_instances=fleet.simulated,
         requests=len(whole),
         fixed=fixed.run,
-        proposals=tuple(sorted(proposals, key=lambda one: one.run.instance_hours)),
+        proposals=tuple(sorted(proposals, key=lambda proposal: proposal.run.instance_hours)),
         tried=sum(search.runs for search in searches),
         reason=None if proposals else "no-rule",
     )

@@ -144,11 +144,11 @@ def _held(best: Sized) -> float:
     """Requests per second that the systems carry: what their instances do, or as little less as the
     check of a whole fleet asks for.
     """
-    question, most = best.contender.question, best.capacity.rate * best.instances
+    question, full_rate = best.contender.question, best.capacity.rate * best.instances
     if not question.drawn:
-        return most
+        return full_rate
     peak = best.contender.at_peak(best.slowdown)
-    loads = [most * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
+    loads = [full_rate * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
     return next(
         (load for load in loads if replace(peak, rate=load).run(best.systems).holds), loads[-1]
     )
@@ -174,8 +174,8 @@ def measured_existing(plan: Plan, have: Sequence[Owned]) -> Existing:
 
 def _measured_group(owned: Owned, candidates: Sequence[Candidate]) -> OwnedGroup:
     def carries(candidate: Candidate) -> float:
-        held = fleet(candidate.parallelism.gpus, owned.system.gpus, owned.count)
-        return held.instances * candidate.requests_per_second_per_instance
+        placement = fleet(candidate.parallelism.gpus, owned.system.gpus, owned.count)
+        return placement.instances * candidate.requests_per_second_per_instance
 
     best = max(
         (candidate for candidate in candidates if candidate.gpu == owned.system.gpu),

@@ -90,7 +90,7 @@ def prefix_cache(best: Sized) -> PrefixCache | None:
     instance, count, rate = contender.instance, best.instances, best.as_predicted.rate
     alone = hit_rate(instance.open(rate, instance.requests_of(rate, QUICK), question.seed))
     hits, shown = _in_fleet(contender, count, question.router)
-    other = _other(question, count)
+    other_router = _other(question, count)
     without = without_cache(best)
     return PrefixCache(
         shares=shared_in_words(question),
@@ -100,8 +100,8 @@ def prefix_cache(best: Sized) -> PrefixCache | None:
         instances=count,
         simulated_instances=shown,
         one_instance=alone,
-        other_router=other,
-        other_hit_rate=_in_fleet(contender, count, other)[0] if other else None,
+        other_router=other_router,
+        other_hit_rate=_in_fleet(contender, count, other_router)[0] if other_router else None,
         without_systems=None if without is None else without[0] + question.spare,
         without_requests_per_second_per_instance=None if without is None else without[1],
     )
@@ -132,10 +132,10 @@ def without_cache(best: Sized) -> tuple[int, float] | None:
         best.contender,
         ready=replace(ready, trial=replace(ready.trial, deployment=deployment), instance=instance),
     )
-    found = plain.needed(best.slowdown, care=best.care)
+    needed = plain.needed(best.slowdown, care=best.care)
     return (
-        (found[0], plain.capacity(plain.layout.of(found[0]).instances, care=QUICK).rate)
-        if isinstance(found, tuple)
+        (needed[0], plain.capacity(plain.layout.of(needed[0]).instances, care=QUICK).rate)
+        if isinstance(needed, tuple)
         else None
     )
 
@@ -190,8 +190,10 @@ def together_instead(search: Search, best: Sized) -> OtherServing | None:
     """
     if not isinstance(search.aim, FewestGpus):
         return None
-    found = again(search, replace(search.question, pools=None)).best
-    return None if found is None or found.level != best.level else _told(found, best)
+    alternative = again(search, replace(search.question, pools=None)).best
+    return (
+        None if alternative is None or alternative.level != best.level else _told(alternative, best)
+    )
 
 
 def pools_instead(search: Search, best: Sized) -> OtherServing | None:
@@ -206,15 +208,16 @@ def pools_instead(search: Search, best: Sized) -> OtherServing | None:
         for gpu in question.gpus
         if (1 + question.spare) * system_for(question, gpu).gpus < best.gpus
     )
-    asked = replace(question, pools=Pools(), have=(), growth_per_month=None)
+    pooled_question = replace(question, pools=Pools(), have=(), growth_per_month=None)
     if not gpus or not any(
-        _saves(contender, best) for contender in _contenders(search, replace(asked, gpus=gpus))
+        _saves(contender, best)
+        for contender in _contenders(search, replace(pooled_question, gpus=gpus))
     ):
         return None
-    found = again(search, asked).best
-    if found is None or found.level != best.level or found.gpus >= best.gpus:
+    alternative = again(search, pooled_question).best
+    if alternative is None or alternative.level != best.level or alternative.gpus >= best.gpus:
         return None
-    return _told(found, best)
+    return _told(alternative, best)
 
 
 def _comparable(question: Question) -> bool:
@@ -231,12 +234,16 @@ def _comparable(question: Question) -> bool:
 def _contenders(search: Search, question: Question) -> list[Contender]:
     """The deployments of a question in two pools, those first that closed forms allow most."""
     ready = [
-        one for one in poolable(question, prepare(question, search.runs)) if isinstance(one, Ready)
+        candidate
+        for candidate in poolable(question, prepare(question, search.runs))
+        if isinstance(candidate, Ready)
     ]
     contenders = contenders_of(question, ready, search.runs)
     return sorted(
         contenders,
-        key=lambda one: -one.bound(one.as_asked) / one.instance.deployment.parallelism.gpus,
+        key=lambda contender: (
+            -contender.bound(contender.as_asked) / contender.instance.deployment.parallelism.gpus
+        ),
     )
 
 

@@ -73,30 +73,30 @@ def find_capacity(
         return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)), ALONE_REQUESTS)
     if instance.traffic.load == "closed":
         return _closed_capacity(runs, instance, slo, alone)
-    found = LoadScan(runs, instance, instances).highest(slo, above, care, near)
-    if isinstance(found, Highest):
+    highest = LoadScan(runs, instance, instances).highest(slo, above, care, near)
+    if isinstance(highest, Highest):
         return Capacity(
-            rate=found.rate,
-            concurrency=found.rate * found.summary.statistic_ms("e2e", "mean") / 1e3,
-            summary=found.summary,
-            binds=SATURATION if found.limit is None else bound_by(found.limit),
+            rate=highest.rate,
+            concurrency=highest.rate * highest.summary.statistic_ms("e2e", "mean") / 1e3,
+            summary=highest.summary,
+            binds=SATURATION if highest.limit is None else bound_by(highest.limit),
             reason=None,
-            simulated_requests=found.requests,
+            simulated_requests=highest.requests,
         )
-    if found.limit is None:
-        most = runs.saturation(instance)
+    if highest.limit is None:
+        saturation = runs.saturation(instance)
         return no_capacity(
-            found.summary,
-            AboveSaturation(requests_per_second=found.rate, most=most),
+            highest.summary,
+            AboveSaturation(requests_per_second=highest.rate, most=saturation),
             ALONE_REQUESTS,
         )
-    share = found.rate / instance.saturation_estimate()
+    share = highest.rate / instance.saturation_estimate()
     early = BrokenEarly(
-        breach=breach(found.summary, found.limit),
-        requests_per_second=found.rate,
+        breach=breach(highest.summary, highest.limit),
+        requests_per_second=highest.rate,
         share_of_saturation=share,
     )
-    return no_capacity(found.summary, early, ALONE_REQUESTS)
+    return no_capacity(highest.summary, early, ALONE_REQUESTS)
 
 
 def no_capacity(summary: Summary, reason: Reason, requests: int) -> Capacity:
@@ -113,13 +113,13 @@ def no_capacity(summary: Summary, reason: Reason, requests: int) -> Capacity:
 
 def _closed_capacity(runs: Runs, instance: Instance, slo: Slo, alone: Summary) -> Capacity:
     """Bisection over the number of clients: the latencies grow with it."""
-    most = 2 * instance.in_flight
-    top = runs.clients(instance, most)
+    max_clients = 2 * instance.in_flight
+    top = runs.clients(instance, max_clients)
     best, best_summary = 1, alone
-    low, high = 1, most
+    low, high = 1, max_clients
     broken = worst_limit(top, slo)
     if broken is None:
-        best, best_summary, low = most, top, high
+        best, best_summary, low = max_clients, top, high
     binds: Limit | None = None
     while high - low > max(1, low // 100):
         clients = (low + high) // 2
@@ -171,11 +171,11 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
         return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)), ALONE_REQUESTS)
     recording = replayed.recording
     mean, saturated = recording.mean_rps, runs.saturation(instance)
-    seen: dict[int, Seen] = {}
+    measured: dict[int, Seen] = {}
 
     def holds(count: int) -> bool:
-        seen[count] = fleet_seen(runs, instance, mean, count, replayed=replayed)
-        return worst_limit(seen[count].summary, slo) is None
+        measured[count] = fleet_seen(runs, instance, mean, count, replayed=replayed)
+        return worst_limit(measured[count].summary, slo) is None
 
     fewest = max(
         1, math.ceil(mean / (STABLE * min(saturated, MARGIN * instance.saturation_estimate())))
@@ -184,30 +184,30 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
     while not holds(high):
         low, high = high, 2 * high
         if high > min(MOST_INSTANCES, 2 * len(recording)):
-            most_instances = seen[low].summary
+            most_instances = measured[low].summary
             last = worst_limit(most_instances, slo) or slo[0]
             reason = BrokenOnManyInstances(breach=breach(most_instances, last), instances=low)
-            return no_capacity(most_instances, reason, seen[low].requests)
+            return no_capacity(most_instances, reason, measured[low].requests)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
-    summary, most = seen[high].summary, STABLE * saturated
-    binds = worst_limit(seen[low].summary, slo) if low in seen else None
+    summary, stable_rate = measured[high].summary, STABLE * saturated
+    binds = worst_limit(measured[low].summary, slo) if low in measured else None
     if binds is not None:
         rate = _between(
-            mean / high, mean / low, strain(summary, slo), strain(seen[low].summary, slo)
+            mean / high, mean / low, strain(summary, slo), strain(measured[low].summary, slo)
         )
     elif low > 0:
-        rate = min(max(most, mean / high), mean / low * HAIR)
+        rate = min(max(stable_rate, mean / high), mean / low * HAIR)
     else:
-        rate, binds = _sped_up(runs, instance, slo, replayed, most)
+        rate, binds = _sped_up(runs, instance, slo, replayed, stable_rate)
     return Capacity(
         rate=rate,
         concurrency=rate * summary.statistic_ms("e2e", "mean") / 1e3,
         summary=summary,
         binds=SATURATION if binds is None else bound_by(binds),
         reason=None,
-        simulated_requests=seen[high].requests,
+        simulated_requests=measured[high].requests,
     )
 
 
@@ -262,9 +262,9 @@ def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capac
     """
     share = most_within(instance, seconds)
     if share < 1:
-        one = queued(instance, 1)
+        single = queued(instance, 1)
         return no_capacity(
-            summarize(one), TooSlowForJob(seconds=makespan_s(one), allowed=seconds), 1
+            summarize(single), TooSlowForJob(seconds=makespan_s(single), allowed=seconds), 1
         )
     record = queued(instance, min(share, requests, SIMULATED))
     summary = summarize(record)

@@ -103,7 +103,9 @@ class Slowdown:
         """All times so much longer again."""
         return Slowdown(
             steps=self.steps * factor,
-            latencies={metric: each * factor for metric, each in self.latencies.items()},
+            latencies={
+                metric: latency_factor * factor for metric, latency_factor in self.latencies.items()
+            },
         )
 
 

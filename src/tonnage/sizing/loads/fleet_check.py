@@ -85,9 +85,9 @@ def simulated_of(instance: Instance, instances: int, rate: float) -> int:
     """
     if instance.recorded_sessions is not None:
         return min(instances, MOST_TOGETHER)
-    most = max(MOST_INSTANCES // instance.deployment.parallelism.dp, 1)
+    limit = max(MOST_INSTANCES // instance.deployment.parallelism.dp, 1)
     warm = 0 if instance.shared is None else instance.shared.warm(rate / instances)
-    return min(instances, most, max(FILLED // warm, FEWEST_FILLED) if warm else most)
+    return min(instances, limit, max(FILLED // warm, FEWEST_FILLED) if warm else limit)
 
 
 def fleet_seen(
@@ -158,19 +158,21 @@ def fleet_record(
     share = rate / instances
     in_flight = instance.in_flight_at(share)
     burst = burst_factor(traffic.process, traffic.cv)
-    each = min(
+    requests_each = min(
         max(LEAST_REQUESTS, LIFETIMES * in_flight, burst * LEAST_IN_ALL / shown),
         max(WITHIN_S * share, 1.0),
     )
     drawn = traffic.seed + SEED_STEP + seed
     if instance.shared is not None:
         load = replace(instance.shared, sharing=replace(instance.shared.sharing, fleet_rate=rate))
-        warm, count = shown * load.warm(share), round(each * shown)
+        warm, count = shown * load.warm(share), round(requests_each * shown)
         trace = load.trace(share * shown, count + warm, drawn, router=router, whole=True)
         record = instance.together(trace, shown, router)
         return middle(load.counted(record, share * shown, warm, count)), len(record)
     arriving = OpenLoop(rate=share * shown, process=traffic.process, cv=traffic.cv)
-    trace = balanced_trace(instance.workload(arriving, round(each * shown)), arriving, drawn)
+    trace = balanced_trace(
+        instance.workload(arriving, round(requests_each * shown)), arriving, drawn
+    )
     record = instance.together(trace, shown, router)
     return middle(record), len(record)
 
@@ -262,8 +264,8 @@ class FleetAtPeak:
         """
         count, instance, values = self.instances(systems), self.instance, []
         for seed in seeds or self.seeds:
-            seen = self.seen(systems, router, seed)
-            summary = seen.summary
+            observed = self.seen(systems, router, seed)
+            summary = observed.summary
             values.append([value for _, value in self.latencies_s(summary)])
             further = [_of_a_further(draws) for draws in zip(*values, strict=True)]
             if (worst := self._worst(values[-1]) or self._worst(further)) is not None:
@@ -273,7 +275,7 @@ class FleetAtPeak:
             instances=count,
             simulated_instances=self.simulated(systems),
             router=router or instance.traffic.router,
-            requests=seen.requests,
+            requests=observed.requests,
             holds=worst is None and self.could_carry(systems),
             worst=worst,
             ttft_ms=summary.ttft_ms,
@@ -303,7 +305,7 @@ class FleetAtPeak:
         ]
         if not over:
             return None
-        _, limit, value = max(over, key=lambda each: each[0])
+        _, limit, value = max(over, key=lambda excess: excess[0])
         return Breach(limit=limit_of(limit), value_ms=1e3 * value)
 
 

@@ -183,14 +183,14 @@ class Instance:
         )
         self.knobs = self.spec.knobs
         self.computed, common = self._computed(self.knobs.prefix_caching)
-        held = min(
+        slots = min(
             self.memory.blocks // self.memory.request_blocks(max(isl - common, 1) + osl),
             self.knobs.max_batch_size,
         )
         if self.knobs.scheduler == "static":
-            held = self.memory.concurrent_requests(isl, osl)
+            slots = self.memory.concurrent_requests(isl, osl)
         self._check_longest()
-        self.batch = max(1, held)
+        self.batch = max(1, slots)
         self.in_flight = self.batch * deployment.parallelism.dp
         self.alone_e2e_s = self.unloaded_ttft_s() + traffic.osl.mean * self.unloaded_tpot_s()
         self.shared = self._shared()
@@ -226,8 +226,10 @@ class Instance:
     @property
     def sharing(self) -> Sharing | None:
         """What prompts share in simulations."""
-        sharing, own = self.traffic.sharing, self.deployment.knobs.tokens_per_block
-        return None if sharing is None else sharing.shorter(own, self.knobs.tokens_per_block)
+        sharing, engine_block = self.traffic.sharing, self.deployment.knobs.tokens_per_block
+        return (
+            None if sharing is None else sharing.shorter(engine_block, self.knobs.tokens_per_block)
+        )
 
     def _computed(self, caches: bool) -> tuple[float, int]:
         """Tokens of a prompt that have to be computed at best, and those whose blocks all requests
@@ -330,8 +332,8 @@ class Instance:
         while high > 1.01 * low:
             rate = math.sqrt(low * high)
             room = max(self.memory.tokens - rate * self.alone_e2e_s * (isl + osl / 2), 0.0)
-            kept = sharing.kept(KEPT_LONGER * room / (rate * (self.computed + osl)))
-            new = isl - kept * (isl - self.computed)
+            kept_share = sharing.kept(KEPT_LONGER * room / (rate * (self.computed + osl)))
+            new = isl - kept_share * (isl - self.computed)
             low, high = (rate, high) if self._busy(new) >= rate else (low, rate)
         return low
 
@@ -407,20 +409,20 @@ class Instance:
             or (traffic.sharing is not None and not traffic.sharing.balanced(traffic.router))
         ):
             return 1
-        most = TOGETHER if traffic.process != "gamma" else TOGETHER_BURSTY
-        most = max(1, min(most, TOGETHER_BURSTY // self.deployment.parallelism.dp))
+        limit = TOGETHER if traffic.process != "gamma" else TOGETHER_BURSTY
+        limit = max(1, min(limit, TOGETHER_BURSTY // self.deployment.parallelism.dp))
         return (
             instances
-            if instances <= min(8, most)
-            else min(instances // 2 * 2 if instances <= 16 else instances // 8 * 8, most)
+            if instances <= min(8, limit)
+            else min(instances // 2 * 2 if instances <= 16 else instances // 8 * 8, limit)
         )
 
     def in_flight_at(self, rate: float) -> float:
         """Closed form: requests that the instance holds at ``rate`` requests per second, rather
         more than less.
         """
-        rates, held = ([0.0], [0.0]) if self.step.drafting is not None else self._filled
-        crowded = float(np.interp(min(rate, SETTLES * rates[-1]), rates, held))
+        rates, in_flight = ([0.0], [0.0]) if self.step.drafting is not None else self._filled
+        crowded = float(np.interp(min(rate, SETTLES * rates[-1]), rates, in_flight))
         return min(self.in_flight, max(LOADED * rate * self.alone_e2e_s, QUEUED * crowded))
 
     @cached_property
@@ -446,8 +448,8 @@ class Instance:
             LIVES[length] * in_flight,
         )
         least *= FOLLOWED if self.follows else 1
-        most = max(WITHIN_S * rate * instances, ALONE_REQUESTS)
-        return min(fewest[0] << max(0, math.ceil(math.log2(least / fewest[0]))), round(most))
+        cap = max(WITHIN_S * rate * instances, ALONE_REQUESTS)
+        return min(fewest[0] << max(0, math.ceil(math.log2(least / fewest[0]))), round(cap))
 
     def open(self, rate: float, requests: int, seed: int, instances: int = 1) -> Requests:
         """The requests of an open loop at ``rate`` requests per second for each of so many
@@ -516,9 +518,9 @@ class Instance:
         nanoseconds.
         """
         record = self._alone_sessions
-        found = np.zeros(len(record), np.int64)
-        found[record.row] = record.last_token_ns - record.due_ns
-        return found
+        answer_ns = np.zeros(len(record), np.int64)
+        answer_ns[record.row] = record.last_token_ns - record.due_ns
+        return answer_ns
 
     @cached_property
     def tiered(self) -> EngineSpec:

@@ -160,10 +160,10 @@ class LoadScan:
         ``care``: how long the runs are; ``near``: the load where it is expected, 0 for what closed
         forms say.
         """
-        found = self._bracket(slo, above, care, near)
-        if isinstance(found, Broken):
-            return found
-        low, high = found
+        bracket = self._bracket(slo, above, care, near)
+        if isinstance(bracket, Broken):
+            return bracket
+        low, high = bracket
         while high - low > WIDTH[care]:
             half = between(low, high)
             low, high = (half, high) if self.holds(half, slo, care) else (low, half)
@@ -191,15 +191,15 @@ class LoadScan:
         if self._known_unsettled(place):
             return False
         for length, holds, breaks in CLEAR[:care]:
-            seen = self.seen(place, length)
-            used = strain(seen.summary, slo)
+            observed = self.seen(place, length)
+            used = strain(observed.summary, slo)
             if (
                 used < holds
-                and seen.growth <= 1.0
+                and observed.growth <= 1.0
                 and (length > SHORT or place < self.top - NEAR_SATURATION)
             ):
                 return self.settles(place)
-            if max(used, seen.growth) > breaks:
+            if max(used, observed.growth) > breaks:
                 return False
         return used_at(self.seen(place, care), slo) <= 1.0 and self.settles(place)
 
@@ -254,7 +254,10 @@ class LoadScan:
         rate, limit = top, None
         if used_at(over, slo) > 1.0:
             share = (
-                min((_share(below.summary, over.summary, each) for each in slo), default=0.0)
+                min(
+                    (_share(below.summary, over.summary, compared_limit) for compared_limit in slo),
+                    default=0.0,
+                )
                 if over.growth <= 1.0
                 else 0.0
             )

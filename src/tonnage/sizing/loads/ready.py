@@ -114,46 +114,46 @@ def rate_bound(instance: Instance, slo: Slo) -> float:
     margin = STABLE if instance.follows else MARGIN
     margin *= WAITS if instance.recorded_sessions is not None else 1.0
     whole = min(margin * instance.steady_estimate(), MARGIN * instance.budget_estimate())
-    most = token_limit(instance, slo)
+    max_token_s = token_limit(instance, slo)
     if (
         instance.step.drafting is not None
         or instance.knobs.scheduler == "static"
-        or not math.isfinite(most)
+        or not math.isfinite(max_token_s)
     ):
         return whole
     low, high = 1, instance.batch + 1
     while high - low > 1:
         half = (low + high) // 2
-        low, high = (half, high) if _token_seconds(instance, half) <= most else (low, half)
+        low, high = (half, high) if _token_seconds(instance, half) <= max_token_s else (low, half)
     osl = instance.traffic.osl.mean
     return min(
         whole,
         MARGIN
         * instance.deployment.parallelism.dp
         * low
-        / (osl * min(_token_seconds(instance, low), most)),
+        / (osl * min(_token_seconds(instance, low), max_token_s)),
     )
 
 
 def token_limit(instance: Instance, slo: Slo) -> float:
     """The longest mean time from one token to the next that the limits leave, in seconds."""
-    found = math.inf
+    longest = math.inf
     joint = (
-        replace(limit, metric=m, seconds=each * limit.seconds)
+        replace(limit, metric=m, seconds=factor * limit.seconds)
         for limit in slo
         if (limit.share or 0) >= SHARED
-        for m, each in limit.parts
+        for m, factor in limit.parts
     )
     for limit in (*slo, *joint):
         if limit.metric == "tpot" and limit.statistic not in SKEWED:
-            found = min(found, limit.seconds)
+            longest = min(longest, limit.seconds)
         elif limit.metric == "e2e" and limit.statistic not in SKEWED:
-            found = min(
-                found,
+            longest = min(
+                longest,
                 (limit.seconds - instance.unloaded_ttft_s())
                 / max(instance.traffic.osl.mean - 1, 1),
             )
-    return max(found, 1e-9)
+    return max(longest, 1e-9)
 
 
 def _token_seconds(instance: Instance, batch: int) -> float:

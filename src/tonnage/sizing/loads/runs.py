@@ -144,15 +144,15 @@ class Runs:
             return self.once((instance, instances, rate, requests, seed), made)
 
         requests = instance.requests_of(rate, length, instances)
-        found = seen(requests)
+        observed = seen(requests)
         ranks = instance.deployment.parallelism.dp > 1 and instance.traffic.sharing is None
         if (
             ranks
             and length == QUICK
-            and _decoding(found.summary, rate * instances) > requests / LIVES[length]
+            and _decoding(observed.summary, rate * instances) > requests / LIVES[length]
         ):
             return seen(LONGER * requests)
-        return found
+        return observed
 
     def clients(self, instance: Instance, clients: int) -> Summary:
         """The metrics of a closed loop of so many clients."""
@@ -187,8 +187,8 @@ def _decoding(summary: Summary, rate: float) -> float:
     """Requests that decoded at once in a run, on average, by Little's law; 0 where none has
     ended.
     """
-    each = summary.statistic_ms("e2e", "mean") - summary.statistic_ms("ttft", "mean")
-    return 0.0 if math.isnan(each) else rate * each / 1e3
+    decode_ms = summary.statistic_ms("e2e", "mean") - summary.statistic_ms("ttft", "mean")
+    return 0.0 if math.isnan(decode_ms) else rate * decode_ms / 1e3
 
 
 def _growth(instance: Instance, record: Requests, requests: int) -> float:

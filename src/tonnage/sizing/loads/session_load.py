@@ -81,12 +81,12 @@ def session_traces(
     ranks = min(spec.ranks, clients)
     further = math.ceil(1.3 * requests / recorded.requests / ranks) + 4
     shares = [clients // ranks + (rank < clients % ranks) for rank in range(ranks)]
-    found = [
+    under_way = [
         recorded.under_way(share, further, seed * ranks + rank) for rank, share in enumerate(shares)
     ]
     return (
-        [trace for trace, _ in found],
-        [rows for _, rows in found],
+        [trace for trace, _ in under_way],
+        [rows for _, rows in under_way],
         round(requests / (clients * recorded.pace) * PS_PER_S),
     )
 
@@ -109,15 +109,15 @@ def with_turns(
     count = len(recorded.isl)
     whose, alone, first = (np.zeros(len(record), kind) for kind in (np.int64, np.int64, bool))
     begin = 0
-    for number, (trace, own) in enumerate(zip(traces, rows, strict=True)):
+    for number, (trace, rank_rows) in enumerate(zip(traces, rows, strict=True)):
         mine = np.flatnonzero(rank == number)
         places = record.row[mine]
         session, pause = trace.session(), trace.pause_ps
         begins = np.zeros(len(trace), bool) if pause is None else pause < 0
-        whole = begins & np.isin(own, recorded.starts[:-1])
+        whole = begins & np.isin(rank_rows, recorded.starts[:-1])
         whose[mine], first[mine] = session[places] + begin, whole[places]
         alone[mine] = np.where(
-            (begins & ~whole)[places], -1, alone_ns[np.minimum(own[places], count - 1)]
+            (begins & ~whole)[places], -1, alone_ns[np.minimum(rank_rows[places], count - 1)]
         )
         begin += int(session[-1]) + 1
     done = record.status == COMPLETED

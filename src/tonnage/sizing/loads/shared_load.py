@@ -268,35 +268,35 @@ def _scheduled(
     Sessions began before the run does, so that from its beginning on it has turns of every place in
     a conversation.
     """
-    streams = [np.random.default_rng(one) for one in np.random.SeedSequence([seed, 3]).spawn(8)]
-    asked = workload.sessions or Sessions()
-    longest = max(asked.turns.longest, 1) * (1 + asked.tool_calls)
+    streams = [np.random.default_rng(stem) for stem in np.random.SeedSequence([seed, 3]).spawn(8)]
+    pattern = workload.sessions or Sessions()
+    longest = max(pattern.turns.longest, 1) * (1 + pattern.tool_calls)
     pause_s = (
         4
-        * (asked.think.mean_s + asked.tool_calls * asked.tool.mean_s)
-        * max(asked.turns.longest, 1)
+        * (pattern.think.mean_s + pattern.tool_calls * pattern.tool.mean_s)
+        * max(pattern.turns.longest, 1)
     )
     lasts = pause_s + longest * answer_ps / PS_PER_S
     sessions = (
-        math.ceil((1.2 * workload.requests / share + lasts * fleet.rate) / asked.requests) + 20
+        math.ceil((1.2 * workload.requests / share + lasts * fleet.rate) / pattern.requests) + 20
     )
-    found = draw(asked, sessions, workload.isl, workload.osl, streams)
+    drawn = draw(pattern, sessions, workload.isl, workload.osl, streams)
     begins = (
-        unit_gaps(fleet, sessions, streams[6]).cumsum() * (PS_PER_S * asked.requests / fleet.rate)
+        unit_gaps(fleet, sessions, streams[6]).cumsum() * (PS_PER_S * pattern.requests / fleet.rate)
         - lasts * PS_PER_S
     )
-    first = found.pause_ps < 0
-    waits = np.where(first, 0, found.pause_ps + answer_ps).astype(np.float64).cumsum()
-    due = begins[found.session] + waits - waits[first][found.session]
+    first = drawn.pause_ps < 0
+    waits = np.where(first, 0, drawn.pause_ps + answer_ps).astype(np.float64).cumsum()
+    due = begins[drawn.session] + waits - waits[first][drawn.session]
     here = np.flatnonzero((due >= 0) & (streams[7].random(len(due)) < share))
     rows = here[np.argsort(due[here], kind="stable")][: workload.requests]
-    kept = Drawn(*(column[rows] for column in found))
+    selected = Drawn(*(column[rows] for column in drawn))
     when = np.rint(due[rows]).astype(np.int64)
-    contents = contents_of(kept, asked.prefix_tokens)
+    contents = contents_of(selected, pattern.prefix_tokens)
     return Trace(
         due_ps=when,
-        isl=kept.isl,
-        osl=kept.osl,
+        isl=selected.isl,
+        osl=selected.osl,
         concurrency=0,
         turnaround_ps=0,
         seed=seed,
@@ -312,10 +312,10 @@ def parts_of(trace: Trace, owner: Ints, parts: int) -> list[Trace]:
     """
     if trace.pause_ps is not None:
         owner = owner[trace.firsts()][trace.session()]
-    rows = [np.flatnonzero(owner == one) for one in range(parts)]
+    rows = [np.flatnonzero(owner == part) for part in range(parts)]
     return [
-        trace.part(chosen, trace.seed * parts + one)
-        for one, chosen in enumerate(rows)
+        trace.part(chosen, trace.seed * parts + part)
+        for part, chosen in enumerate(rows)
         if chosen.size
     ]
 

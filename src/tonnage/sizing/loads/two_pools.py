@@ -145,8 +145,8 @@ class TwoPools(Instance):
         """Closed form: requests that both pools hold at ``rate`` requests per second, rather more
         than less.
         """
-        held = self.decode * self.other.in_flight_at(rate / self.decode)
-        return min(self.in_flight, max(LOADED * rate * self.alone_e2e_s, held))
+        decoding = self.decode * self.other.in_flight_at(rate / self.decode)
+        return min(self.in_flight, max(LOADED * rate * self.alone_e2e_s, decoding))
 
     def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
         """A run of given requests behind the router of the traffic."""

@@ -144,12 +144,14 @@ class ShortestAnswers:
         shortest, slower = self.key(best)[0], one.question.step_factor
         if one.instance.alone_e2e_s * slower >= shortest:
             return math.inf
-        most = (
+        most_systems = (
             math.floor(MOST_GPUS * self.fewest.gpus / one.ready.trial.system.gpus)
             - one.question.spare
         )
-        most = most // one.layout.systems_per_instance * one.layout.systems_per_instance
-        return 0.0 if most > 0 and self._e2e_s(one, most) < shortest else math.inf
+        most_systems = (
+            most_systems // one.layout.systems_per_instance * one.layout.systems_per_instance
+        )
+        return 0.0 if most_systems > 0 and self._e2e_s(one, most_systems) < shortest else math.inf
 
     def rate_to_save(self, one: Contender, best: Sized) -> float:
         """Return no rate: no knob is tried for a shorter answer."""
@@ -159,17 +161,17 @@ class ShortestAnswers:
         self, one: Contender, slowdown: Slowdown, above: float, care: Care
     ) -> tuple[int, Capacity] | Reason:
         """The fewest systems that carry the load."""
-        found = one.needed(slowdown, care=care)
-        if isinstance(found, tuple) and care == QUICK and one.in_doubt(found[0], found[1].rate):
+        needed = one.needed(slowdown, care=care)
+        if isinstance(needed, tuple) and care == QUICK and one.in_doubt(needed[0], needed[1].rate):
             # one system more or less makes another answer the shortest
-            found = one.needed(slowdown)
-        if not isinstance(found, tuple):
-            return found
-        gpus = (found[0] + one.question.spare) * one.ready.trial.system.gpus
+            needed = one.needed(slowdown)
+        if not isinstance(needed, tuple):
+            return needed
+        gpus = (needed[0] + one.question.spare) * one.ready.trial.system.gpus
         if gpus <= MOST_GPUS * self.fewest.gpus:
-            return found
+            return needed
         exactly, identity = (
-            one.layout.exactly(one.load, found[1].rate),
+            one.layout.exactly(one.load, needed[1].rate),
             self.fewest.ready.trial.identity,
         )
         return NeedsMoreGpus(

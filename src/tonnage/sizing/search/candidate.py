@@ -141,7 +141,7 @@ def _power(sized: Sized) -> Power | None:
         return draw(instance.deployment, c, load, busy=busy)
 
     peak = at(share)
-    rates = sorted({*(sized.rate * each for each in LOADS), share})
+    rates = sorted({*(sized.rate * factor for factor in LOADS), share})
     points = [(rate, drawn.watts) for rate in rates if (drawn := at(rate)) is not None]
     if peak is None:
         return None
@@ -203,26 +203,26 @@ def _confidence(sized: Sized, *, chosen: bool) -> Confidence:
     at the one that decided.
     """
     contender, question = sized.contender, sized.contender.question
-    asked, spare = question.confidence, question.spare
+    confidence, spare = question.confidence, question.spare
     binding = contender.errors[metric_of(sized.as_predicted.binds)]
     if not chosen:
         reached = {} if sized.level is None else {percent_key(sized.level): sized.systems + spare}
         return Confidence(
-            asked=asked,
+            asked=confidence,
             meets=None,
-            systems={percent_key(asked): None, **reached},
-            step_factors={percent_key(asked): round(binding.factor(asked), 4)},
+            systems={percent_key(confidence): None, **reached},
+            step_factors={percent_key(confidence): round(binding.factor(confidence), 4)},
             metric=binding.metric,
         )
-    found = {level: _systems_at(sized, level) for level in levels(asked)}
+    systems_at = {level: _systems_at(sized, level) for level in levels(confidence)}
     return Confidence(
-        asked=asked,
-        meets=_chance(sized, found),
+        asked=confidence,
+        meets=_chance(sized, systems_at),
         systems={
             percent_key(level): None if count is None else count + spare
-            for level, count in found.items()
+            for level, count in systems_at.items()
         },
-        step_factors={percent_key(level): round(binding.factor(level), 4) for level in found},
+        step_factors={percent_key(level): round(binding.factor(level), 4) for level in systems_at},
         metric=binding.metric,
     )
 
@@ -232,10 +232,10 @@ def _systems_at(sized: Sized, level: float) -> int | None:
     decided = sized.level
     if decided is None or level == decided:
         return sized.systems if level == decided else None
-    found = sized.contender.settled(sized.contender.slowdown(level))
-    if found is None or (level > decided and found > MOST_TIMES * sized.systems):
+    settled = sized.contender.settled(sized.contender.slowdown(level))
+    if settled is None or (level > decided and settled > MOST_TIMES * sized.systems):
         return None
-    return max(found, sized.systems) if level > decided else min(found, sized.systems)
+    return max(settled, sized.systems) if level > decided else min(settled, sized.systems)
 
 
 def _chance(sized: Sized, found: Mapping[float, int | None]) -> float:
@@ -254,11 +254,11 @@ def _chance(sized: Sized, found: Mapping[float, int | None]) -> float:
         rates[level] = max(rates[level], needed) if enough else rates[level]
         if rates[level] < needed:
             break
-    known = {named[level].steps: rate for level, rate in rates.items()}
+    rate_by_steps = {named[level].steps: rate for level, rate in rates.items()}
     low, high = LOWEST, HIGHEST + 1
     while high - low > 1:
         middle = (low + high) // 2
-        rate = _between(known, contender.slowdown(middle / 1e3 - SLACK).steps)
+        rate = _between(rate_by_steps, contender.slowdown(middle / 1e3 - SLACK).steps)
         low, high = (middle, high) if rate >= needed * (1 - 1e-9) else (low, middle)
     return low / 1e3
 

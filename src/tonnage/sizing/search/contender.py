@@ -153,15 +153,15 @@ class Contender:
         """The capacity with the limits as asked in place of the tighter ones, and latencies as much
         longer.
         """
-        asked = {
+        original_limits = {
             limit_of(tighter): limit
             for tighter, limit in zip(slo, self.question.limits, strict=True)
         }
         binds, reason = capacity.binds, capacity.reason
         if binds is not None and binds.limit is not None:
-            binds = bound_by(asked[binds.limit])
+            binds = bound_by(original_limits[binds.limit])
         if isinstance(reason, BrokenAtAnyLoad | BrokenEarly | BrokenOnManyInstances):
-            limit, value = asked[reason.breach.limit], reason.breach.value_ms
+            limit, value = original_limits[reason.breach.limit], reason.breach.value_ms
             longer = (
                 slower.of(limit)
                 if self.question.recording is None
@@ -203,7 +203,7 @@ class Contender:
         """What each of so many instances would carry by the prediction as it is, if the question
         had all limits but one.
         """
-        rest = tuple(each for each in self.question.slo if each != limit)
+        rest = tuple(other_limit for other_limit in self.question.slo if other_limit != limit)
         return replace(self, question=replace(self.question, slo=rest)).capacity(
             instances, care=QUICK
         )
@@ -254,24 +254,24 @@ class Contender:
         if quick.reason is not None and (care == QUICK or above > 0.0):
             return quick.reason
         low, systems = 0, self.layout.carrying(self.load, quick.rate or self.bound(slower)).systems
-        most: tuple[int, Capacity] | None = None
+        best: tuple[int, Capacity] | None = None
         while True:
             instances = self.layout.of(systems).instances
             capacity = self.capacity(
                 instances, slower, above=above, care=care, router=router, near=quick.rate
             )
             if capacity.reason is not None:
-                return most or capacity.reason
-            asked = self.layout.carrying(self.load, capacity.rate).systems
-            if asked <= systems:
-                most = systems, capacity
-                if asked == systems or asked <= low:
-                    return most
-                systems = asked
-            elif most is not None and asked >= most[0]:
-                return most
+                return best or capacity.reason
+            needed = self.layout.carrying(self.load, capacity.rate).systems
+            if needed <= systems:
+                best = systems, capacity
+                if needed == systems or needed <= low:
+                    return best
+                systems = needed
+            elif best is not None and needed >= best[0]:
+                return best
             else:
-                low, systems = systems, asked
+                low, systems = systems, needed
 
     def in_doubt(self, systems: int, rate: float) -> bool:
         """Whether the scatter of short runs could change a number of systems; where there are many,
@@ -286,10 +286,10 @@ class Contender:
         """The systems of ``needed``, from short runs where these leave no doubt; None where no
         number does.
         """
-        found = self.needed(slowdown, care=QUICK, router=router)
-        if isinstance(found, tuple) and self.in_doubt(found[0], found[1].rate):
-            found = self.needed(slowdown, router=router)
-        return found[0] if isinstance(found, tuple) else None
+        needed = self.needed(slowdown, care=QUICK, router=router)
+        if isinstance(needed, tuple) and self.in_doubt(needed[0], needed[1].rate):
+            needed = self.needed(slowdown, router=router)
+        return needed[0] if isinstance(needed, tuple) else None
 
     def roles(self, instances: int) -> tuple[tuple[Role, int], ...]:
         """What so many instances do, and how many of them."""

@@ -40,7 +40,7 @@ class Learned:
 
 def shares_of(found: Sequence[Sized]) -> Shares:
     """The shares of deployments that were sized."""
-    return tuple((one.ready.trial.deployment, one.contender.share) for one in found)
+    return tuple((sized.ready.trial.deployment, sized.contender.share) for sized in found)
 
 
 def expecting(one: Contender, known: Shares) -> Contender:

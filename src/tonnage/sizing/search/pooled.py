@@ -69,8 +69,8 @@ Split = tuple[int, int]
 def contenders_of(question: Question, ready: Sequence[Ready], runs: Runs) -> list[Contender]:
     """The deployments of a question under its load, in two pools where that is what it asks."""
     if question.pools is None:
-        return [Contender(question=question, ready=one, runs=runs) for one in ready]
-    return [PooledContender(question=question, ready=one, runs=runs) for one in ready]
+        return [Contender(question=question, ready=candidate, runs=runs) for candidate in ready]
+    return [PooledContender(question=question, ready=candidate, runs=runs) for candidate in ready]
 
 
 def poolable(question: Question, prepared: Sequence[Ready | Rejected]) -> list[Ready | Rejected]:
@@ -79,7 +79,10 @@ def poolable(question: Question, prepared: Sequence[Ready | Rejected]) -> list[R
     """
     if question.pools is None:
         return list(prepared)
-    return [_poolable(one) if isinstance(one, Ready) else one for one in prepared]
+    return [
+        _poolable(candidate) if isinstance(candidate, Ready) else candidate
+        for candidate in prepared
+    ]
 
 
 def _poolable(one: Ready) -> Ready | Rejected:
@@ -164,8 +167,8 @@ class PooledContender(Contender):
         shares.
         """
         pair = self._pair
-        each = pair.at_most(token_limit(pair, slowdown.tightened(self.question.limits)))
-        return MARGIN / sum(1.0 / rate for rate in each) / slowdown.steps
+        pool_rates = pair.at_most(token_limit(pair, slowdown.tightened(self.question.limits)))
+        return MARGIN / sum(1.0 / rate for rate in pool_rates) / slowdown.steps
 
     def capacity(
         self,
@@ -236,34 +239,36 @@ class PooledContender(Contender):
                 capacity = self.capacity(instances, slower, router=router, near=near)
             if capacity.reason is not None and best is None:
                 return capacity.reason
-            asked = (
+            needed = (
                 systems + span
                 if capacity.reason is not None
                 else layout.carrying(self.load, capacity.rate).systems
             )
-            if asked <= systems:
+            if needed <= systems:
                 best = systems, capacity
-                systems = max(low + span, min(asked, systems - span))
+                systems = max(low + span, min(needed, systems - span))
             else:
                 low = systems
-                systems = max(systems + span, asked if best is None else min(asked, best[0] - span))
+                systems = max(
+                    systems + span, needed if best is None else min(needed, best[0] - span)
+                )
         return best
 
     def _beyond(self, above: float, slower: Slowdown, router: str) -> int | Reason:
         """The systems on which instances carry more than that each, or one group fewer that carries
         the load; or why none do.
         """
-        most, span = (
+        highest, span = (
             self.layout.carrying(self.load, above).systems,
             self.layout.systems_per_instance,
         )
-        for systems in (most, most - span):
+        for systems in (highest, highest - span):
             instances = self.layout.of(systems).instances
-            floor = above if systems == most else self.load / max(instances, 1) * HAIR
+            floor = above if systems == highest else self.load / max(instances, 1) * HAIR
             capacity = self.capacity(instances, slower, above=floor, care=QUICK, router=router)
             if capacity.reason is None:
                 return systems
-            if systems == most:
+            if systems == highest:
                 reason = capacity.reason
         return reason
 
@@ -305,22 +310,24 @@ class PooledContender(Contender):
                 rate,
                 computing.recorded(rate, computing.requests_of(rate, QUICK), most).steps,
             )
-        other, rate, isl, osl = (
+        decoder, rate, isl, osl = (
             self.runs.instance(decode_worker(instance.deployment), instance.traffic),
             whole / decode,
             instance.traffic.isl,
             instance.traffic.osl,
         )
         decoding_s = (capacity.summary.tpot_ms.mean or 0.0) / 1e3 * (osl.mean - 1)
-        batch = max(1, round(rate * decoding_s / other.deployment.parallelism.dp))
+        batch = max(1, round(rate * decoding_s / decoder.deployment.parallelism.dp))
         step = np.zeros((1, STEP_COLUMNS), np.int64)
         step[0, DECODE_SEQUENCES], step[0, CONTEXT_TOKENS] = (
             batch,
             round(batch * (isl.mean + osl.mean / 2)),
         )
-        step[0, ALL_TOKENS] = batch * other.deployment.parallelism.dp
-        step[0, DURATION] = to_ps(other.step.seconds(0, 0, batch, 0, int(step[0, CONTEXT_TOKENS])))
-        return other, rate, step
+        step[0, ALL_TOKENS] = batch * decoder.deployment.parallelism.dp
+        step[0, DURATION] = to_ps(
+            decoder.step.seconds(0, 0, batch, 0, int(step[0, CONTEXT_TOKENS]))
+        )
+        return decoder, rate, step
 
     def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
         """Both pools at the load that is sized for."""
@@ -354,21 +361,24 @@ class PooledContender(Contender):
         if self.split is not None:
             best = self._prefill(together)
             return best, carried(best, above)
-        each = self._pair.at_most(token_limit(self._pair, slo))
-        best = min(max(round(together * each[1] / (FILLED * each[0] + each[1])), 1), together - 1)
-        found = carried(best, above)
-        for side in _sides(found, best * each[0] < (together - best) * each[1]):
+        pool_rates = self._pair.at_most(token_limit(self._pair, slo))
+        best = min(
+            max(round(together * pool_rates[1] / (FILLED * pool_rates[0] + pool_rates[1])), 1),
+            together - 1,
+        )
+        best_capacity = carried(best, above)
+        for side in _sides(best_capacity, best * pool_rates[0] < (together - best) * pool_rates[1]):
             prefill, improved = best + side, False
             while 0 < prefill < together:
-                capacity = carried(prefill, max(above, found.rate))
+                capacity = carried(prefill, max(above, best_capacity.rate))
                 if capacity.reason is None:
-                    best, found, improved = prefill, capacity, True
-                elif found.reason is None or _sides(capacity, side > 0)[0] != side:
+                    best, best_capacity, improved = prefill, capacity, True
+                elif best_capacity.reason is None or _sides(capacity, side > 0)[0] != side:
                     break
                 prefill += side
             if improved:
                 break
-        return best, found
+        return best, best_capacity
 
 
 @dataclass(frozen=True, kw_only=True)

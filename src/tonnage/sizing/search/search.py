@@ -172,72 +172,77 @@ class Search:
     def _answer(self) -> Answer:
         """The answer by the aim."""
         prepared = [] if self.only else poolable(self.question, prepare(self.question, self.runs))
-        ready = [one for one in prepared if isinstance(one, Ready)]
+        ready = [candidate for candidate in prepared if isinstance(candidate, Ready)]
         contenders = contenders_of(self.question, ready, self.runs)
         seeds = contenders_of(self.question, self.seeds, self.runs)
         outcomes: dict[int, Outcome] = {}
         failed: dict[int, Rejected] = {}
         learned = Learned()
         while True:  # until a fleet holds, or no deployment is left whose fleet might
-            left, more = (
-                [one for one in some if one.ready.place not in failed]
-                for some in (contenders, seeds)
+            remaining, more = (
+                [candidate for candidate in group if candidate.ready.place not in failed]
+                for group in (contenders, seeds)
             )
             for level in self._levels():
-                quick = self._in_short_runs(left, level)
+                quick = self._in_short_runs(remaining, level)
                 search = replace(
                     self,
                     learned=replace(self.learned, shares=shares_of(quick) or self.learned.shares),
                 )
                 contest = Contest(search=search, level=level, care=self.care)
-                found = asked = contest.held(
-                    [*left, *more], first=quick[0].ready.place if quick else self._first(left)
+                winners = in_contest = contest.held(
+                    [*remaining, *more],
+                    first=quick[0].ready.place if quick else self._first(remaining),
                 )
                 outcomes.update(contest.outcomes)
-                if found:
-                    learned = Learned(most=contest.most(left, quick), relief=contest.relief)
+                if winners:
+                    learned = Learned(most=contest.most(remaining, quick), relief=contest.relief)
                     break
-            found, verdict, never = self._checked(found)
+            winners, verdict, never = self._checked(winners)
             failed |= never
-            if found or not never:
+            if winners or not never:
                 break
         if (
             verdict is not None
             and verdict.systems > verdict.by_division
-            and (saving := search._saving(left, found[0], asked))
+            and (saving := search._saving(remaining, winners[0], in_contest))
         ):
-            found, verdict, never = self._checked(saving)
+            winners, verdict, never = self._checked(saving)
             failed |= never
-        others = (
-            [*quick, *search._others(contenders, found[0], outcomes)] if found and self.rows else []
+        other_rows = (
+            [*quick, *search._others(contenders, winners[0], outcomes)]
+            if winners and self.rows
+            else []
         )
-        kept = {one.ready.place: one for one in (*others, *found)}
-        alone = self._alone(found[0], kept) if others else {}
-        failed |= {place: _not_sure(kept[place]) for place, one in alone.items() if one is None}
-        kept |= {place: one for place, one in alone.items() if one is not None}
-        if others and (surer := self._surer(list(kept.values()), found[0])):
-            found, verdict, never = self._checked(sorted((*found, *surer), key=self.key))
+        rows_by_place = {row.ready.place: row for row in (*other_rows, *winners)}
+        alone = self._alone(winners[0], rows_by_place) if other_rows else {}
+        failed |= {
+            place: _not_sure(rows_by_place[place]) for place, row in alone.items() if row is None
+        }
+        rows_by_place |= {place: row for place, row in alone.items() if row is not None}
+        if other_rows and (surer := self._surer(list(rows_by_place.values()), winners[0])):
+            winners, verdict, never = self._checked(sorted((*winners, *surer), key=self.key))
             failed |= never
-            kept |= {one.ready.place: one for one in found if one.checked}
-        rejected = [one for one in prepared if isinstance(one, Rejected)]
+            rows_by_place |= {row.ready.place: row for row in winners if row.checked}
+        rejected = [candidate for candidate in prepared if isinstance(candidate, Rejected)]
         for contender in contenders:
             if contender.ready.place in failed:
                 rejected.append(failed[contender.ready.place])
-            elif contender.ready.place not in kept:
+            elif contender.ready.place not in rows_by_place:
                 outcome = outcomes[contender.ready.place]
                 rejected.append(
-                    _outnumbered(outcome, found[0])
+                    _outnumbered(outcome, winners[0])
                     if isinstance(outcome, Sized)
                     else contender.ready.trial.rejected(outcome)
                 )
         beside = (
-            one
-            for place, one in kept.items()
-            if place != found[0].ready.place and place not in failed
+            row
+            for place, row in rows_by_place.items()
+            if place != winners[0].ready.place and place not in failed
         )
-        ranked = (found[0], *sorted(beside, key=self.key)) if found else ()
+        ranked = (winners[0], *sorted(beside, key=self.key)) if winners else ()
         learned = replace(
-            learned, shares=shares_of([one for one in outcomes.values() if isinstance(one, Sized)])
+            learned, shares=shares_of([row for row in outcomes.values() if isinstance(row, Sized)])
         )
         return Answer(
             found=ranked,
@@ -277,10 +282,10 @@ class Search:
         """The asked confidence, then the lower ones that a plan names, then none: an unreached one
         is not the answer.
         """
-        asked = self.question.confidence
+        confidence = self.question.confidence
         return [
-            asked,
-            *sorted((level for level in levels(asked) if level < asked), reverse=True),
+            confidence,
+            *sorted((level for level in levels(confidence) if level < confidence), reverse=True),
             None,
         ]
 
@@ -301,22 +306,22 @@ class Search:
             return found, None, {}
         verdicts: dict[int, FleetCheck] = {}
         failed: dict[int, Rejected] = {}
-        found = [replace(one, checked=False) for one in found]
+        found = [replace(row, checked=False) for row in found]
         while (
-            left := [
-                one
-                for one in found
-                if len(verdicts | failed) < RECHECKED or one.ready.place in verdicts
+            remaining := [
+                row
+                for row in found
+                if len(verdicts | failed) < RECHECKED or row.ready.place in verdicts
             ]
-        ) and not left[0].checked:
-            first, place = left[0], left[0].ready.place
+        ) and not remaining[0].checked:
+            first, place = remaining[0], remaining[0].ready.place
             needed = verdicts[place].by_division if place in verdicts else first.systems
             verdict = verdicts[place] = check(
                 first.contender.at_peak(first.slowdown),
                 needed,
-                partial(self._comes_first, first, left[1:2]),
+                partial(self._comes_first, first, remaining[1:2]),
             )
-            found = [one for one in found if one is not first]
+            found = [row for row in found if row is not first]
             if verdict.holds or verdict.systems > verdict.runs[-1].systems:
                 found = sorted(
                     (replace(first, systems=verdict.systems, checked=verdict.holds), *found),
@@ -324,7 +329,7 @@ class Search:
                 )
             else:
                 failed[place] = first.ready.trial.rejected(never_holds(verdict))
-        found = [*left[:1], *(one for one in found if one not in left[:1])]
+        found = [*remaining[:1], *(row for row in found if row not in remaining[:1])]
         return found, verdicts.get(found[0].ready.place) if found else None, failed
 
     def _comes_first(self, one: Sized, rivals: list[Sized], systems: int) -> bool:
@@ -342,12 +347,12 @@ class Search:
         contest = Contest(
             search=self, level=best.level, care=self.care, outcomes={best.ready.place: best}
         )
-        others = contest.held(
+        rivals = contest.held(
             [contender for contender in contenders if contender.ready.place != best.ready.place]
         )
-        better = {one.ready.place: one for one in others if one.gpus < best.gpus}
+        better = {row.ready.place: row for row in rivals if row.gpus < best.gpus}
         return (
-            sorted(({one.ready.place: one for one in asked} | better).values(), key=self.key)
+            sorted(({row.ready.place: row for row in asked} | better).values(), key=self.key)
             if better
             else []
         )
@@ -357,9 +362,9 @@ class Search:
         more, or their knobs do.
         """
         contest = Contest(search=self, level=best.level, care=self.care)
-        better = [one for one in others if one.care == QUICK and self.key(one) < self.key(best)]
-        sized = [contest.attempt(one.contender, best=None) for one in better]
-        return [one for one in sized if isinstance(one, Sized)]
+        better = [row for row in others if row.care == QUICK and self.key(row) < self.key(best)]
+        sized = [contest.attempt(row.contender, best=None) for row in better]
+        return [row for row in sized if isinstance(row, Sized)]
 
     def _alone(self, best: Sized, kept: dict[int, Sized]) -> dict[int, Sized | None]:
         """The rows that a first screen shows, by place, as the question for each alone answers
@@ -373,27 +378,27 @@ class Search:
             return {}
         rows = sorted(
             (
-                one
-                for place, one in kept.items()
-                if place != best.ready.place and one.gpus <= FAR * best.gpus
+                row
+                for place, row in kept.items()
+                if place != best.ready.place and row.gpus <= FAR * best.gpus
             ),
             key=self.key,
         )
         shown = [
             rows[place]
-            for place in first_rows([one.ready.trial.deployment.gpu.name for one in (best, *rows)])
+            for place in first_rows([row.ready.trial.deployment.gpu.name for row in (best, *rows)])
         ]
         learned = Learned(shares=shares_of(list(kept.values())))
         search = replace(self, rows=False, only=True, workers=1, care=QUICK, learned=learned)
 
         def alone(one: Sized) -> Sized | None:
-            found = replace(search, seeds=(one.ready,)).answer().best
-            if found is None or (found.level or 0.0) < (best.level or 0.0):
+            answer = replace(search, seeds=(one.ready,)).answer().best
+            if answer is None or (answer.level or 0.0) < (best.level or 0.0):
                 return None
-            held, _, _ = self._checked([found])
-            return replace(held[0], checked=False) if held else None
+            checked, _, _ = self._checked([answer])
+            return replace(checked[0], checked=False) if checked else None
 
-        return {one.ready.place: found for one, found in parallel(alone, shown, self.workers)}
+        return {row.ready.place: answer for row, answer in parallel(alone, shown, self.workers)}
 
     def _others(
         self, contenders: list[Contender], best: Sized, outcomes: dict[int, Outcome]
@@ -420,9 +425,11 @@ class Search:
             return contest.held(kinds[kind], tune=False), contest.outcomes
 
         rows: list[Sized] = []
-        for _, (found, made) in sorted(parallel(strongest, list(kinds), self.workers)):
-            rows += found[:1]
-            outcomes.update(made)
+        for _, (winners, strongest_outcomes) in sorted(
+            parallel(strongest, list(kinds), self.workers)
+        ):
+            rows += winners[:1]
+            outcomes.update(strongest_outcomes)
         return rows
 
 
@@ -460,12 +467,12 @@ class Contest:
         """
         search = self.search
         search.steps.expect(len(contenders))
-        left, learned = list(contenders), True
-        while left:
+        remaining, learned = list(contenders), True
+        while remaining:
             if learned:
-                left = self._in_order(left, first)
-            together = left[: WAVE if search.rows and left[0].ready.place != first else 1]
-            left, before = left[len(together) :], self._sized()
+                remaining = self._in_order(remaining, first)
+            together = remaining[: WAVE if search.rows and remaining[0].ready.place != first else 1]
+            remaining, before = remaining[len(together) :], self._sized()
             for contender, outcome in parallel(
                 partial(self.attempt, best=self._best()), together, search.workers
             ):
@@ -475,14 +482,14 @@ class Contest:
         if tune and self._best() is not None:
             self.tune(contenders)
         return sorted(
-            (one for one in self.outcomes.values() if isinstance(one, Sized)), key=search.key
+            (row for row in self.outcomes.values() if isinstance(row, Sized)), key=search.key
         )
 
     def _in_order(self, contenders: list[Contender], first: int | None) -> list[Contender]:
         """The contenders in the order in which they are tried, each with the share that its nearest
         relative carries.
         """
-        known = self.search.learned.shares + shares_of(
+        shares = self.search.learned.shares + shares_of(
             [outcome for outcome in self.outcomes.values() if isinstance(outcome, Sized)]
         )
 
@@ -494,7 +501,7 @@ class Contest:
                 one.ready.place,
             )
 
-        return sorted((expecting(contender, known) for contender in contenders), key=key)
+        return sorted((expecting(contender, shares) for contender in contenders), key=key)
 
     def _sized(self) -> int:
         """How many deployments were sized."""
@@ -535,21 +542,21 @@ class Contest:
 
         ``quick`` are those of short runs.
         """
-        seen: dict[int, Sized | Behind] = {one.ready.place: one for one in quick}
-        seen |= {
+        outcome_by_place: dict[int, Sized | Behind] = {row.ready.place: row for row in quick}
+        outcome_by_place |= {
             place: outcome
             for place, outcome in self.outcomes.items()
             if isinstance(outcome, Sized | Behind)
         }
-        found: dict[Deployment, float] = {}
+        shares: dict[Deployment, float] = {}
         for contender in contenders:
-            outcome = seen.get(contender.ready.place)
+            outcome = outcome_by_place.get(contender.ready.place)
             if outcome is None or contender.ready.place in self.tuned:
                 continue
-            found[contender.ready.trial.deployment] = most_of(
+            shares[contender.ready.trial.deployment] = most_of(
                 contender, outcome, self._slowdown(contender)
             )
-        return found
+        return shares
 
     def attempt(self, one: Contender, best: Sized | None, needed: float | None = None) -> Outcome:
         """The deployment at its fewest systems, or why it is left out; ``needed`` in place of what
@@ -570,18 +577,18 @@ class Contest:
             return Outdone(
                 at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=enough
             )
-        found = self.search.aim.sized(one, slowdown, needed, self.care)
-        if not isinstance(found, tuple):
-            if isinstance(found, BrokenEarly) and best is not None and needed > 0.0:
-                rate = found.requests_per_second
+        sizing = self.search.aim.sized(one, slowdown, needed, self.care)
+        if not isinstance(sizing, tuple):
+            if isinstance(sizing, BrokenEarly) and best is not None and needed > 0.0:
+                rate = sizing.requests_per_second
                 return Behind(
-                    breach=found.breach,
+                    breach=sizing.breach,
                     requests_per_second=rate,
                     per_gpu=rate / gpus,
                     other=best.ready.trial.identity,
                 )
-            return found
-        systems, capacity = found
+            return sizing
+        systems, capacity = sizing
         if self.level is not None and not self._reaches(one, capacity, systems):
             return NotSure(
                 breach=one.alone_at(slowdown), step_factor=slowdown.steps / one.as_asked.steps
@@ -621,13 +628,13 @@ class Contest:
 
         ``start`` is the outcome with its own, at ``load`` requests per second.
         """
-        used, known = _used(start, load), self.search.learned.relief
+        used, relief = _used(start, load), self.search.learned.relief
         evenly = (
             used if isinstance(start, Behind) and start.breach.limit.metric in EVEN else math.inf
         )
         for ready in way:
             deployment = ready.trial.deployment
-            if MARGIN < evenly * known.get(deployment, 0.0) < math.inf:
+            if MARGIN < evenly * relief.get(deployment, 0.0) < math.inf:
                 continue
             contender, best = replace(base, ready=ready), self._best()
             needed = self._worth(contender)

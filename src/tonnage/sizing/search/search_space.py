@@ -48,16 +48,18 @@ DEGREES = (("tp",), ("dp",), ("ep",))
 def trials(question: Question) -> Iterator[Trial]:
     """Every combination that the question allows; pipelines only where they are requested."""
     splits = tuple(splits_of(question))
-    every = product(question.gpus, question.engines, question.precisions)
+    combinations = product(question.gpus, question.engines, question.precisions)
     runs = {
-        (gpu.name, name, one.name): as_run(one, question.model, find_engine(name), gpu)
-        for gpu, name, one in every
+        (gpu.name, name, number_format.name): as_run(
+            number_format, question.model, find_engine(name), gpu
+        )
+        for gpu, name, number_format in combinations
     }
     guesses = (None,) if question.speculation is None else (None, question.speculation)
-    for gpu, engine, wanted, parallelism, speculation in product(
+    for gpu, engine, asked_format, parallelism, speculation in product(
         question.gpus, question.engines, question.precisions, splits, guesses
     ):
-        system, precision = system_for(question, gpu), runs[gpu.name, engine, wanted.name]
+        system, precision = system_for(question, gpu), runs[gpu.name, engine, asked_format.name]
         for knobs in _knobs(question, default_knobs(find_engine(engine), gpu, parallelism.dp)):
             deployment = Deployment(
                 model=question.model,
@@ -78,7 +80,7 @@ def trials(question: Question) -> Iterator[Trial]:
 def system_for(question: Question, gpu: Gpu) -> System:
     """The system in which a GPU would be bought, or exists."""
     owned = {system.gpu: system for system in question.systems} | {
-        one.system.gpu: one.system for one in question.have
+        group.system.gpu: group.system for group in question.have
     }
     return owned.get(gpu.name) or system_of(gpu)
 
@@ -279,9 +281,9 @@ def _pipelined(question: Question, runs: Runs, trial: Trial, place: int) -> Read
             deployment = replace(
                 trial.deployment, parallelism=Parallelism(tp=tp, pp=pp), knobs=knobs
             )
-            found = prepared_trial(question, runs, replace(trial, deployment=deployment), place)
-            if isinstance(found, Ready):
-                return found
+            prepared = prepared_trial(question, runs, replace(trial, deployment=deployment), place)
+            if isinstance(prepared, Ready):
+                return prepared
     return None
 
 
@@ -295,7 +297,7 @@ def narrowed(question: Question, candidate: Candidate) -> Question:
     """
     split, knobs = candidate.parallelism, candidate.knobs
     plainly = candidate.engine == candidate.engine_preset
-    asked = replace(
+    alone = replace(
         question,
         gpus=tuple(gpu for gpu in question.gpus if gpu.name == candidate.gpu),
         precisions=(find_precision(candidate.precision),),
@@ -310,9 +312,9 @@ def narrowed(question: Question, candidate: Candidate) -> Question:
         growth_per_month=None,
     )
     if knobs is None:
-        return asked
+        return alone
     return replace(
-        asked,
+        alone,
         max_batch_sizes=(knobs.max_batch_size,),
         max_num_tokens=(knobs.max_num_tokens,),
         chunked_prefill=knobs.chunked_prefill,

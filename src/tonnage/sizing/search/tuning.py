@@ -58,11 +58,11 @@ def fitted(instance: Instance, slo: Slo) -> EngineKnobs:
     ]
     if not limits or not knobs.chunked_prefill:
         return knobs
-    most = KEPT_SHARE * min(limits)
+    limit_s = KEPT_SHARE * min(limits)
     for tokens in sorted(
         {knobs.max_num_tokens, *(t for t in TOKENS if t < knobs.max_num_tokens)}, reverse=True
     ):
-        if _full_step_s(instance, tokens) <= most:
+        if _full_step_s(instance, tokens) <= limit_s:
             return replace(knobs, max_num_tokens=tokens)
     return knobs
 
@@ -102,12 +102,12 @@ def variants(
     """
     bound = _ends(outcome)
     smaller, larger = everything or bound in PER_TOKEN, everything or bound not in PER_TOKEN
-    most = one.bound(one.as_asked)
-    in_flight = math.inf if everything else LOADED * most * one.instance.alone_e2e_s
+    rate = one.bound(one.as_asked)
+    in_flight = math.inf if everything else LOADED * rate * one.instance.alone_e2e_s
     moves = [
         move
         for move in one.question.free_moves
-        if move != "front_ends" or one.instance.front_end_busy(most) > FRONT_END_BUSY
+        if move != "front_ends" or one.instance.front_end_busy(rate) > FRONT_END_BUSY
     ]
     ways = []
     for settings in _ways(one.ready, moves, smaller=smaller, larger=larger):
@@ -154,9 +154,9 @@ def changes(ready: Ready, default: EngineKnobs) -> tuple[KnobChange, ...]:
         for name in ("max_num_tokens", "max_batch_size", "chunked_prefill")
     )
     return tuple(
-        KnobChange(knob=name, default=own, chosen=chosen)
-        for name, own, chosen in pairs
-        if own != chosen
+        KnobChange(knob=name, default=usual, chosen=chosen)
+        for name, usual, chosen in pairs
+        if usual != chosen
     )
 
 

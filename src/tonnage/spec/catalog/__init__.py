@@ -243,16 +243,18 @@ def gpu_of(system: System) -> Gpu:
 
 def system_of(gpu: Gpu) -> System:
     """The first system built of that GPU; a generic one of eight where no server is known."""
-    known = (system for system in entries.system_shelf().by_name.values() if system.gpu == gpu.name)
-    return next(known, None) or entries.generic_system(gpu)
+    matching = (
+        system for system in entries.system_shelf().by_name.values() if system.gpu == gpu.name
+    )
+    return next(matching, None) or entries.generic_system(gpu)
 
 
 def find_offloading(name: str) -> Offloading:
     """The offloader of that name. Raises UnknownName: there is none."""
-    found = {offloading.name: offloading for offloading in entries.offloadings()}
-    if name not in found:
-        raise UnknownName("offloader", _shown(name), found)
-    return found[name]
+    by_name = {offloading.name: offloading for offloading in entries.offloadings()}
+    if name not in by_name:
+        raise UnknownName("offloader", _shown(name), by_name)
+    return by_name[name]
 
 
 def usual_offloading(family: str) -> Offloading:
@@ -267,14 +269,14 @@ def find_encoder(model: str) -> Encoder:
     encoder is not known.
     """
     encoders = entries.encoders()
-    found = next((encoder for encoder in encoders if model in encoder.models), None)
-    if found is None:
-        some = ", ".join(encoder.models[0] for encoder in encoders)
+    image_encoder = next((encoder for encoder in encoders if model in encoder.models), None)
+    if image_encoder is None:
+        examples = ", ".join(encoder.models[0] for encoder in encoders)
         raise InputError(
-            f"{option('images')}: no image encoder of {model} is known; those of {some} and their"
-            " families are"
+            f"{option('images')}: no image encoder of {model} is known; those of {examples} and"
+            " their families are"
         )
-    return found
+    return image_encoder
 
 
 def find_engine(name: str) -> EnginePreset:
@@ -348,13 +350,13 @@ def search(text: str) -> tuple[Entry, ...]:
     Where none does, the MIG slice or the model of the repository of that name.
     """
     words = plain(text).split("-")
-    found: list[Entry] = []
-    found += _matching(entries.model_shelf(), words)
-    found += _matching(entries.gpu_shelf(), words)
-    found += _matching(entries.system_shelf(), words)
-    found += _matching(entries.engine_shelf(), words)
-    piece = None if found else gpu_spelled(text) or _known_model(text)
-    return tuple(found) if piece is None else (piece,)
+    matches: list[Entry] = []
+    matches += _matching(entries.model_shelf(), words)
+    matches += _matching(entries.gpu_shelf(), words)
+    matches += _matching(entries.system_shelf(), words)
+    matches += _matching(entries.engine_shelf(), words)
+    piece = None if matches else gpu_spelled(text) or _known_model(text)
+    return tuple(matches) if piece is None else (piece,)
 
 
 def _known_model(name: str) -> Model | None:
@@ -408,7 +410,7 @@ def instance_types() -> dict[str, System]:
     from tonnage.spec.catalog.price_list import catalog_prices
 
     rows = [{"max_power_w": None, **row} for row in shipped_yaml("instances.yaml")]
-    found = dict(entries.shelf_of(System, rows, "instances.yaml", level_type).by_spelling)
+    machine_types = dict(entries.shelf_of(System, rows, "instances.yaml", level_type).by_spelling)
     for offer in catalog_prices().cloud:
         if len(offer.machine_gpus) != 1 or not offer.terms:
             continue
@@ -425,6 +427,8 @@ def instance_types() -> dict[str, System]:
             source=source,
             date=price.date,
         )
-        found.setdefault(level_type(name), machine)
-        found.setdefault(level_type(f"{offer.provider} {name}"), found[level_type(name)])
-    return found
+        machine_types.setdefault(level_type(name), machine)
+        machine_types.setdefault(
+            level_type(f"{offer.provider} {name}"), machine_types[level_type(name)]
+        )
+    return machine_types

@@ -95,7 +95,7 @@ def read_scores(tables: object) -> Mapping[str, tuple[QualityScore, ...]]:
     of one model in one benchmark and one publication.
     """
     where = "catalog/accuracy.yaml"
-    found: dict[str, dict[tuple[str, str, str], QualityScore]] = {}
+    by_model: dict[str, dict[tuple[str, str, str], QualityScore]] = {}
     faults: list[str] = []
     for table in read_as(tuple[ScoreTable, ...], tables, where):
         for model, scores in table.scores.items():
@@ -107,14 +107,14 @@ def read_scores(tables: object) -> Mapping[str, tuple[QualityScore, ...]]:
                     source=table.source,
                     date=table.date,
                 )
-                told = (benchmark, table.source, table.setting)
+                score_key = (benchmark, table.source, table.setting)
                 faults += [
                     f"{where}: {model}: {benchmark}: {fault}"
-                    for fault in _faults(score, told in found.get(model, {}))
+                    for fault in _faults(score, score_key in by_model.get(model, {}))
                 ]
-                found.setdefault(model, {})[told] = score
+                by_model.setdefault(model, {})[score_key] = score
     DataErrors.raise_if(faults)
-    return MappingProxyType({model: tuple(scores.values()) for model, scores in found.items()})
+    return MappingProxyType({model: tuple(scores.values()) for model, scores in by_model.items()})
 
 
 def _faults(score: QualityScore, known: bool) -> list[str]:
@@ -200,20 +200,20 @@ def published_loss(
         parameters: how many the model in question has; sizes of the others are those in their
             names.
     """
-    found = [
+    losses = [
         (
             abs(math.log(parameters / (1e9 * float(name.rpartition("-")[2].removesuffix("b"))))),
             name,
             percent,
         )
-        for one in trade_offs(precision)
-        for loss in one.losses
+        for trade_off in trade_offs(precision)
+        for loss in trade_off.losses
         if loss.benchmark == benchmark
         for name, percent in loss.percent.items()
     ]
     return (
-        min(found, key=lambda one: one[0])[1:]
-        if found and len(trade_offs(precision)) == 1
+        min(losses, key=lambda loss: loss[0])[1:]
+        if losses and len(trade_offs(precision)) == 1
         else None
     )
 
@@ -224,13 +224,13 @@ def accuracy_and_calibration(precision: Precision, released: str = "") -> tuple[
 
     ``released`` is the format of the model's own checkpoint: to run that costs neither.
     """
-    found = trade_offs(precision)
+    figures = trade_offs(precision)
     if released and not precision.sparse and precision.weight_format == released.partition("+")[0]:
         return ("", "") if precision.value_bits == BITS["fp16"] else (NATIVE, NATIVE)
-    if len(found) < 2:
-        return (found[0].accuracy_impact, found[0].calibration) if found else ("", "")
+    if len(figures) < 2:
+        return (figures[0].accuracy_impact, figures[0].calibration) if figures else ("", "")
     impact, calibration = (
-        [f"{getattr(one, key)} ({one.name})" for one in found]
+        [f"{getattr(trade_off, key)} ({trade_off.name})" for trade_off in figures]
         for key in ("accuracy_impact", "calibration")
     )
     return " and ".join(impact), " and ".join(calibration)

@@ -145,52 +145,54 @@ def _by_model() -> Mapping[str, tuple[Checkpoint, ...]]:
     """
     where = "catalog/checkpoints.yaml"
     methods = {method.name: method for method in _quantisation().methods}
-    places = {one.name: one for one in _quantisation().seen}
-    found: dict[str, tuple[Checkpoint, ...]] = {}
-    taken: set[str] = set()
+    places = {place.name: place for place in _quantisation().seen}
+    by_model: dict[str, tuple[Checkpoint, ...]] = {}
+    repositories: set[str] = set()
     for model in read_entries(_ModelEntry, shipped_yaml("checkpoints.yaml"), where):
         for entry in model.checkpoints:
-            if entry.repository.lower() in taken:
+            if entry.repository.lower() in repositories:
                 raise DataError(f"{where}: '{entry.repository}' is given twice")
             if entry.method not in methods or entry.seen not in places:
                 raise DataError(
                     f"{where}: {entry.repository}: no method '{entry.method}' or no place"
                     f" '{entry.seen}' in quantisation.yaml"
                 )
-            taken.add(entry.repository.lower())
-        found[model.name] = tuple(
+            repositories.add(entry.repository.lower())
+        by_model[model.name] = tuple(
             _checkpoint(model, entry, methods[entry.method], places[entry.seen])
             for entry in model.checkpoints
         )
-    return MappingProxyType(found)
+    return MappingProxyType(by_model)
 
 
 def _checkpoint(
     model: _ModelEntry, entry: _CheckpointEntry, method: Method, place: Seen
 ) -> Checkpoint:
-    own = {name: value for name, value in asdict(entry).items() if name != "seen"}
+    values = {name: value for name, value in asdict(entry).items() if name != "seen"}
     sources = {
         "engines": method.engines,
         "vendors": method.vendors,
         "source": place.source,
         "date": place.date,
     }
-    return Checkpoint(**own, model=model.name, licence=model.licence, **sources)  # type: ignore[arg-type]
+    return Checkpoint(**values, model=model.name, licence=model.licence, **sources)  # type: ignore[arg-type]
 
 
 def find_method(name: str) -> Method:
     """A quantisation method by its name in ``quantisation.yaml``. Raises DataError: it is not
     there.
     """
-    found = next((method for method in _quantisation().methods if method.name == name), None)
-    if found is None:
+    quantisation_method = next(
+        (method for method in _quantisation().methods if method.name == name), None
+    )
+    if quantisation_method is None:
         raise DataError(f"catalog/quantisation.yaml: no method '{name}'")
-    return found
+    return quantisation_method
 
 
 def listed_checkpoints() -> tuple[Checkpoint, ...]:
     """Every published checkpoint, by model. Raises DataErrors: a data file is damaged."""
-    return tuple(one for checkpoints in _by_model().values() for one in checkpoints)
+    return tuple(checkpoint for checkpoints in _by_model().values() for checkpoint in checkpoints)
 
 
 def find_checkpoints(model: str) -> tuple[Checkpoint, ...]:
@@ -202,10 +204,10 @@ def find_checkpoints(model: str) -> tuple[Checkpoint, ...]:
     if model.endswith(".json"):
         return ()
     try:
-        found = find_model(model)
+        known_model = find_model(model)
     except InputError:
         return ()
-    return _by_model().get(found.name) or _named_after(found)
+    return _by_model().get(known_model.name) or _named_after(known_model)
 
 
 METHODS = {
@@ -223,12 +225,12 @@ compressed-tensors for other formats."""
 
 def _named_after(model: Model) -> tuple[Checkpoint, ...]:
     """The repository whose config.json the model's figures are from; empty where there is none."""
-    known = (
+    spellings = (
         alias
         for alias, owner in entries.model_shelf().aliases.items()
         if owner == model.name and "/" in alias
     )
-    aliases = (alias for alias in known if f"huggingface.co/{alias}" in model.source)
+    aliases = (alias for alias in spellings if f"huggingface.co/{alias}" in model.source)
     repository = find_repository(model.name)
     name = next(aliases, model.repository) if repository is None else repository.name
     if not name:
@@ -255,8 +257,8 @@ def _named_after(model: Model) -> tuple[Checkpoint, ...]:
 
 def reads(engines: Sequence[str], engine: EnginePreset) -> bool:
     """Whether an engine preset matches an entry of ``Method.engines``."""
-    for one in engines:
-        family, _, least = one.partition(">=")
+    for supported in engines:
+        family, _, least = supported.partition(">=")
         if family == engine.family:
             return _version(engine.since) >= _version(least)
     return False
@@ -280,14 +282,15 @@ def published(
         )
 
     checkpoints = [
-        one
-        for one in find_checkpoints(model)
-        if reads(one.engines, engine) and (not one.vendors or vendor in one.vendors)
+        checkpoint
+        for checkpoint in find_checkpoints(model)
+        if reads(checkpoint.engines, engine)
+        and (not checkpoint.vendors or vendor in checkpoint.vendors)
     ]
     near = [
-        one
-        for one in checkpoints
-        if same_weights(one.format.partition("+")[0], wanted.weight_format)
+        checkpoint
+        for checkpoint in checkpoints
+        if same_weights(checkpoint.format.partition("+")[0], wanted.weight_format)
         and SPARSE not in wanted.weights
     ]
     return min(near, key=rank, default=None)
@@ -391,9 +394,9 @@ def loadable(model: str, wanted: Precision, engine: EnginePreset, vendor: str) -
     """Whether an engine has a checkpoint to load: a published one, one that it makes at start, or a
     folder of a model in 16 bits.
     """
-    own = same_weights(wanted.weights, HALF[0]) and not find_checkpoints(model)
+    own_folder = same_weights(wanted.weights, HALF[0]) and not find_checkpoints(model)
     return (
-        own
+        own_folder
         or published(model, wanted, engine, vendor) is not None
         or bool(quantised_at_start(model, wanted, engine))
     )
@@ -407,11 +410,11 @@ def find_maker(format: str, engine: EnginePreset) -> tuple[Maker, Makes] | None:
     """The tool that creates a number format for an engine; None if none is known. Raises
     DataErrors: ``quantisation.yaml`` is damaged.
     """
-    found = ((maker, one) for maker in _quantisation().makers for one in maker.makes)
+    pairs = ((maker, makes) for maker in _quantisation().makers for makes in maker.makes)
     return next(
         (
             (maker, makes)
-            for maker, makes in found
+            for maker, makes in pairs
             if makes.format == format and reads(makes.engines, engine)
         ),
         None,

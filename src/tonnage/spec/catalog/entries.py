@@ -96,7 +96,7 @@ def shelf_of(
         if not (entry.source and entry.date):
             raise DataError(f"{where}: '{entry.name}' has no source or no date")
         by_name[entry.name] = entry
-    aliases = {other: str(row["name"]) for row in rows for other in row.get("aliases", ())}
+    aliases = {spelling: str(row["name"]) for row in rows for spelling in row.get("aliases", ())}
     spelled = {level(alias): by_name[name] for alias, name in aliases.items()} | {
         level(name): entry for name, entry in by_name.items()
     }
@@ -148,9 +148,11 @@ def system_shelf() -> Shelf[System]:
     Raises DataErrors: the file has unknown keys or values of another kind.
     """
     rows = shipped_yaml("systems.yaml")
-    taken = {row["gpu"] for row in rows}
+    listed_gpus = {row["gpu"] for row in rows}
     generic = [
-        asdict(generic_system(gpu)) for gpu in gpu_shelf().by_name.values() if gpu.name not in taken
+        asdict(generic_system(gpu))
+        for gpu in gpu_shelf().by_name.values()
+        if gpu.name not in listed_gpus
     ]
     return shelf_of(System, [*rows, *generic], "systems.yaml")
 
@@ -260,13 +262,13 @@ def _resolved(
     row: Raw, by_name: Mapping[str, Raw], where: str, below: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """A preset with everything that it takes over."""
-    own = {key: value for key, value in row.items() if key != "extends"}
+    own_values = {key: value for key, value in row.items() if key != "extends"}
     parent = row.get("extends")
     if parent is None:
-        return own
+        return own_values
     if parent not in by_name:
         raise DataError(f"{where}: {row['name']}: extends: there is no preset '{parent}'")
     if parent in (row["name"], *below):
         raise DataError(f"{where}: {row['name']}: extends: '{parent}' extends this preset in turn")
-    taken = _resolved(by_name[parent], by_name, where, (*below, row["name"]))
-    return {**{key: value for key, value in taken.items() if key not in OWN}, **own}
+    inherited = _resolved(by_name[parent], by_name, where, (*below, row["name"]))
+    return {**{key: value for key, value in inherited.items() if key not in OWN}, **own_values}

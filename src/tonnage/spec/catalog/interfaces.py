@@ -62,15 +62,15 @@ class Interface:
         values, switches = set(self.values.split()), set(self.switches.split())
         words = iter(argv)
         for word in words:
-            flag, given, value = word.partition("=")
+            flag, equals, value = word.partition("=")
             if not flag.startswith("-") or flag == "-m":
                 continue
             if flag in values:
-                value = value if given else next(words, "")
+                value = value if equals else next(words, "")
                 if value.startswith("--") or not value:
                     yield f"{flag} lacks its value"
                 yield from self._chosen(flag, value)
-            elif flag not in switches or given:
+            elif flag not in switches or equals:
                 yield f"{self.name} ({self.version}) has no flag {word}"
 
     def _wrong_keys(self, file: Mapping[str, Any], before: str) -> Iterator[str]:

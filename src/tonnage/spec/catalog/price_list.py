@@ -88,7 +88,7 @@ def parse_price_flags(flags: Iterable[str]) -> dict[str, Any]:
     """
     import yaml
 
-    found: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     for flag in flags:
         key, sign, text = flag.partition("=")
         names = [name.strip() for name in key.split(".")]
@@ -99,7 +99,7 @@ def parse_price_flags(flags: Iterable[str]) -> dict[str, Any]:
             )
         if len(names) > 3:
             names = [names[0], ".".join(names[1:-1]), names[-1]]
-        inner = found
+        inner = overrides
         for name in names[:-1]:
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
@@ -112,7 +112,7 @@ def parse_price_flags(flags: Iterable[str]) -> dict[str, Any]:
             inner[names[-1]] = yaml.safe_load(text)
         except (yaml.YAMLError, RecursionError, ValueError):
             inner[names[-1]] = text
-    return found
+    return overrides
 
 
 def apply(base: Prices, overrides: Mapping[str, Any], where: str) -> Prices:
@@ -147,39 +147,40 @@ class _Reading:
 
     def changes(self, base: Prices, raw: Mapping[str, Any], where: str) -> dict[str, Any]:
         """What the list sets, by field of ``Prices``."""
-        found: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         self._known(raw, KEYS, where)
         for key in (*FIGURES, *OPTIONAL):
             if key in raw:
-                found[key] = self._general(raw[key], key, _joined(where, key))
+                changes[key] = self._general(raw[key], key, _joined(where, key))
 
         for key in TABLES:
             if key in raw and self._is_mapping(raw[key], _joined(where, key)):
-                found[key] = getattr(self, f"_{key}")(
+                changes[key] = getattr(self, f"_{key}")(
                     getattr(base, key), raw[key], _joined(where, key)
                 )
-        self._hosting(raw, found, where)
-        self._choices(raw, found, where)
-        named = found.get("cloud_offer")
+        self._hosting(raw, changes, where)
+        self._choices(raw, changes, where)
+        named = changes.get("cloud_offer")
         if isinstance(named, str) and not any(
-            offer.offer.startswith(named) for offer in found.get("cloud", base.cloud)
+            offer.offer.startswith(named) for offer in changes.get("cloud", base.cloud)
         ):
             self.problems.append(
                 f"{_joined(where, 'cloud_offer')}: no offer begins with '{named}'; `tonnage catalog"
                 " prices` lists them, such as AWS"
             )
-        return found
+        return changes
 
     def _hosting(self, raw: Mapping[str, Any], found: dict[str, Any], where: str) -> None:
         """One price of hosting takes the place of the other, and a sum for a system is taken to
         hold the electricity.
         """
-        given = [key for key in HOSTING if key in raw]
-        if len([key for key in given if found.get(key) is not None]) > 1:
+        hosting_keys = [key for key in HOSTING if key in raw]
+        if len([key for key in hosting_keys if found.get(key) is not None]) > 1:
             self.problems.append(
-                f"{_joined(where, given[0])}: {given[1]} is given too; give hosting once"
+                f"{_joined(where, hosting_keys[0])}: {hosting_keys[1]} is given too; give hosting"
+                " once"
             )
-        if given:
+        if hosting_keys:
             found.update({key: None for key in HOSTING if key not in raw})
         if found.get("hosting_usd_per_system_year") is not None and not self.catalog:
             found["power_in_hosting"] = True
@@ -220,12 +221,12 @@ class _Reading:
         self, find: Callable[[str], str], raw: Mapping[str, Any], where: str
     ) -> dict[str, Figure | None]:
         """The price of each thing that is known; None where the user wants it left out."""
-        found: dict[str, Figure | None] = {}
+        figures: dict[str, Figure | None] = {}
         for name, value in raw.items():
-            known = self._name(find, name, _joined(where, name))
+            canonical = self._name(find, name, _joined(where, name))
             figure = None if _none(value) else self.figure(value, _joined(where, name))
-            found |= {} if known is None else {known: figure}
-        return found
+            figures |= {} if canonical is None else {canonical: figure}
+        return figures
 
     def _systems(
         self, old: tuple[SystemPrice, ...], raw: Mapping[str, Any], where: str
@@ -262,20 +263,22 @@ class _Reading:
                     gpu, str(offer), price, path if plain else _joined(path, offer)
                 )
                 new += [cloud_offer] if cloud_offer is not None else []
-        taken = {(offer.gpu, offer.offer) for offer in new}
-        return (*new, *(o for o in old if (o.gpu, o.offer) not in taken and o.gpu not in gone))
+        replaced = {(offer.gpu, offer.offer) for offer in new}
+        return (*new, *(o for o in old if (o.gpu, o.offer) not in replaced and o.gpu not in gone))
 
     def _cloud_offer(self, gpu: str, name: str, raw: object, path: str) -> CloudOffer | None:
-        told = {key: raw[key] for key in OFFER_PARTS if key in raw} if isinstance(raw, dict) else {}
+        details = (
+            {key: raw[key] for key in OFFER_PARTS if key in raw} if isinstance(raw, dict) else {}
+        )
         figure = self.figure(
             (
-                {key: value for key, value in raw.items() if key not in told}
+                {key: value for key, value in raw.items() if key not in details}
                 if isinstance(raw, dict)
                 else raw
             ),
             path,
         )
-        sizes = told.get("gpus")
+        sizes = details.get("gpus")
         machines = () if sizes is None else tuple(sizes) if isinstance(sizes, list) else (sizes,)
         wrong = next(
             (
@@ -292,7 +295,7 @@ class _Reading:
             )
         if figure is None or wrong is not None:
             return None
-        provider, terms = (str(told.get(key) or "") for key in ("provider", "terms"))
+        provider, terms = (str(details.get(key) or "") for key in ("provider", "terms"))
         machines = tuple(sorted(set(machines)))
         return CloudOffer(
             gpu=gpu,
@@ -313,7 +316,7 @@ class _Reading:
             if not self._is_mapping(value, path):
                 continue
             like = str(value["like"]) if self.catalog and "like" in value else None
-            told = (
+            row = (
                 value
                 if like is None
                 else {
@@ -321,8 +324,8 @@ class _Reading:
                     "source": f"estimate: the price of {like}; {raw[like]['source']}",
                 }
             )
-            self._known(told, (*API_KEYS, "hosts", "source", "date"), path)
-            both = [self._token_price(told, key, path) for key in API_KEYS]
+            self._known(row, (*API_KEYS, "hosts", "source", "date"), path)
+            both = [self._token_price(row, key, path) for key in API_KEYS]
             if both[0] and both[1]:
                 into, out = (
                     replace(figure, estimate=like is not None) for figure in both if figure
@@ -332,9 +335,9 @@ class _Reading:
                     usd_per_million_input_tokens=into,
                     usd_per_million_output_tokens=out,
                 )
-                new.append(replace(price, hosts=told.get("hosts") if self.catalog else None))
-        taken = {price.name for price in new}
-        return (*new, *(price for price in old if price.name not in taken))
+                new.append(replace(price, hosts=row.get("hosts") if self.catalog else None))
+        replaced = {price.name for price in new}
+        return (*new, *(price for price in old if price.name not in replaced))
 
     def _token_price(self, raw: Mapping[str, Any], key: str, path: str) -> Figure | None:
         if key not in raw:
@@ -343,8 +346,8 @@ class _Reading:
             )
             return None
         value = raw[key]
-        told = {part: raw[part] for part in ("source", "date") if part in raw}
-        value = {**told, **value} if isinstance(value, dict) else {"value": value, **told}
+        origin = {part: raw[part] for part in ("source", "date") if part in raw}
+        value = {**origin, **value} if isinstance(value, dict) else {"value": value, **origin}
         return self.figure(value, _joined(path, key))
 
     def figure(self, raw: object, path: str) -> Figure | None:

@@ -224,7 +224,7 @@ def _without_format(spelling: str) -> tuple[str, str]:
                 f"model '{spelling}' is a checkpoint for {reader}, which is not sized; give the"
                 f" original, such as '{start}'"
             )
-    endings = [(ending, name) for name, known in _table().formats.items() for ending in known]
+    endings = [(ending, name) for name, marks in _table().formats.items() for ending in marks]
     for behind in ("$", "(?=[-_.])"):  # at the end, or else before a date or a release
         for ending, name in endings if not form else ():
             if match := re.search(rf"[-_.]{ending}{behind}", base, re.IGNORECASE):
@@ -265,7 +265,11 @@ def by_words(spelling: str) -> Model | None:
         return None  # in a format that is not known, and so not in 16 bits
     if {*words, *re.split(r"[-_.]", spelling.lower().rpartition("/")[2])} & set(_table().others):
         return None
-    fits = [(len(known), model) for known, model in _families() if _holds(words, known)]
+    fits = [
+        (len(family_words), model)
+        for family_words, model in _families()
+        if _holds(words, family_words)
+    ]
     if not fits:
         return None
     model = max(fits, key=lambda fit: fit[0])[1]
