@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tonnage.sizing.search.contender import Sized
+    from tonnage.sizing.search.deployment_capacity import Sized
 
 ROOT = Path(__file__).resolve().parents[1]
 SESSIONS = ROOT.parent / "shared" / "data" / "traces" / "agentic" / "claude_code_150.jsonl.gz"

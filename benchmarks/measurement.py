@@ -53,7 +53,7 @@ from tonnage.sizing.loads.confidence import metric_of, slower
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search.contender import Contender
+from tonnage.sizing.search.deployment_capacity import Contender
 from tonnage.sizing.search.search_space import narrowed
 from tonnage.spec.calibration import MULTIPLIERS, Calibration
 from tonnage.spec.catalog import find_engine

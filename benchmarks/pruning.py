@@ -27,7 +27,7 @@ from tonnage.sizing.search.search import Search
 
 if TYPE_CHECKING:
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search.contender import Sized
+    from tonnage.sizing.search.deployment_capacity import Sized
 
 TOLERANCE = 0.015
 """Share by which the GPUs before rounding may differ: one step of the lattice of loads is 1.1 %."""

@@ -33,8 +33,8 @@ from tonnage.simulator.shared_fleet import simulate_shared_fleet
 from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.loads.fleet_check import fleet_record
 from tonnage.sizing.loads.instance import Instance
-from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import prepare
 from tonnage.spec.deployment import Limit

@@ -12,7 +12,7 @@ slots as there were clients, are always busy, whatever the load: they are counte
 Every row is a closed loop, whose clients wait for their answers before they ask again. An open loop
 is not measured anywhere in the data, so the second table is simulated: p95 TTFT of the same
 deployments under Poisson arrivals when every step takes longer by the held-out error of their part,
-over p95 TTFT as predicted. ``src/tonnage/sizing/beyond.py`` has the figures that plans name. Both
+over p95 TTFT as predicted. ``src/tonnage/sizing/extrapolation.py`` has the figures that plans name. Both
 take seven minutes on two cores.
 """
 
@@ -34,7 +34,7 @@ from tonnage.evidence.predict import Point
 from tonnage.evidence.rows import LoadedRows, errors
 from tonnage.perf.terms_file import shipped
 from tonnage.simulator.kernel import warm_up
-from tonnage.sizing.beyond import CLOSED_BELOW, CLOSED_FROM
+from tonnage.sizing.extrapolation import CLOSED_BELOW, CLOSED_FROM
 from tonnage.sizing.loads.instance import Instance, Traffic
 from tonnage.sizing.loads.runs import Runs
 from tools.fit.data import curve_rows, measured_bits, read_data

@@ -9,10 +9,10 @@ import pytest
 
 from tonnage.api.sizing import ask
 from tonnage.sizing import planner
-from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.question import Question
-from tonnage.sizing.search.contender import Contender, Sized
+from tonnage.sizing.search.deployment_capacity import Contender, Sized
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import prepare
 

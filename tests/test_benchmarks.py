@@ -17,7 +17,7 @@ from tonnage.errors import InputError
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms import step_model
 from tonnage.perf.terms_file import shipped
-from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY
+from tonnage.sizing.extrapolation import CLOSED_TIMES, GROWTH, STEADY
 from tonnage.sizing.loads.runs import Runs
 from tools.fit.processes import Processes
 

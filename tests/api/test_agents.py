@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.api.question.inside import check_inside
+from tonnage.api.question.confined_paths import check_inside
 from tonnage.api.running.agents import QUESTIONS, _without_contents, serve_agents
 from tonnage.api.sizing import ask
 from tonnage.errors import InputError, TonnageError

@@ -17,10 +17,10 @@ import tonnage
 from tests.plan.candidates import candidate, plan_of
 from tests.questions import plans_with, question
 from tests.strategies import examples
-from tonnage.api.question.aims import budget_of, reserve_of
 from tonnage.api.question.choice import chosen
+from tonnage.api.question.objectives import budget_of, reserve_of
 from tonnage.cost.cost import traffic_of
-from tonnage.cost.planned import outlay, rented_job
+from tonnage.cost.plan_cost import outlay, rented_job
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
 from tonnage.plan.cost import WAYS

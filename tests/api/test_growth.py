@@ -13,7 +13,7 @@ import tonnage
 from tests.plan.candidates import candidate, plan_of
 from tests.questions import plans_with, question
 from tonnage import api
-from tonnage.api.question.aims import growth_of, with_growth
+from tonnage.api.question.objectives import growth_of, with_growth
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
 from tonnage.sizing.demand import demand_of

@@ -23,7 +23,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tests.bench.live import question
 from tests.bench.test_truth import record
 from tonnage.api.bench import bench, prepare_bench, run_bench
-from tonnage.bench.alarm import Alarm
 from tonnage.bench.connection import parse_url, request_bytes, request_head
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exact_server import Schedule, exact_server
@@ -33,6 +32,7 @@ from tonnage.bench.recorder import share, token_times
 from tonnage.bench.reply import Reply
 from tonnage.bench.scrape import NVML, DriverGpus, samples
 from tonnage.bench.steady import Steady, find_steady, steady_metrics, trends
+from tonnage.bench.timer import Alarm
 from tonnage.cli.bench import LiveView
 from tonnage.errors import InputError
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, gap_edges_ns

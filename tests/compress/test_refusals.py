@@ -21,7 +21,7 @@ from tonnage.compress.run import pins, version
 from tonnage.deploy.checkpoint import MANIFEST, judged
 from tonnage.deploy.service import service_of
 from tonnage.errors import InputError, UnknownName
-from tonnage.plan.note import Judged
+from tonnage.plan.notes import Judged
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.comparison import compared_table
 

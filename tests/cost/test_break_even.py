@@ -22,7 +22,7 @@ from tests.plan.candidates import candidate, plan_of
 from tonnage.cost.break_even import Curve, break_evens, crossings
 from tonnage.cost.cost import api_cost
 from tonnage.cost.options import cloud, on_prem
-from tonnage.cost.planned import compare, spent, with_outlook
+from tonnage.cost.plan_cost import compare, spent, with_outlook
 from tonnage.plan.cost import BreakEven, Serving, Traffic, WayCost
 from tonnage.plan.fleet import footprint
 from tonnage.report.plans.cost import footprint_text, pays_off_text

@@ -33,11 +33,11 @@ from tonnage.cost.cost import (
     traffic_of,
 )
 from tonnage.cost.options import cloud, on_prem
-from tonnage.cost.planned import compare
+from tonnage.cost.plan_cost import compare
 from tonnage.errors import UnknownName
 from tonnage.plan.candidate import GpuLimit, Power
 from tonnage.plan.cost import HOURS_PER_YEAR, Serving, Traffic, WayCost
-from tonnage.plan.note import HostingLeftOut, NoCost
+from tonnage.plan.notes import HostingLeftOut, NoCost
 from tonnage.report.plans.cost import cost_note_texts, no_cost_text
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.catalog.price_list import catalog_prices

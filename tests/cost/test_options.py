@@ -35,11 +35,11 @@ from tonnage.cost.options import (
     systems_for,
     yearly_owned,
 )
-from tonnage.cost.planned import compare
+from tonnage.cost.plan_cost import compare
 from tonnage.errors import InputError
 from tonnage.plan.cost import WAYS, Serving, Traffic, WayCost
 from tonnage.plan.fleet import fleet
-from tonnage.plan.note import CourseWay, NoCost, NoProfile, NotComparable, OwnedElectricity, SameAs
+from tonnage.plan.notes import CourseWay, NoCost, NoProfile, NotComparable, OwnedElectricity, SameAs
 from tonnage.report.plans.cost import cost_note_texts, course_way_text, takes
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices

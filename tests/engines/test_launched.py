@@ -16,8 +16,8 @@ from tests.engines.vllm_server import STARTS_IN_S, as_vllm, engines_python, tiny
 from tonnage.api.bench import bench
 from tonnage.bench.scrape import fetch
 from tonnage.serve.supervisor import free_ports
+from tonnage.watch.deployment_status import present
 from tonnage.watch.expected import Pages
-from tonnage.watch.watched import present
 
 pytestmark = pytest.mark.engines
 SOURCE = Path(__file__).parents[2] / "src"

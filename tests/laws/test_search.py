@@ -15,7 +15,7 @@ from tests.strategies import examples
 from tonnage.plan.demand import Demand
 from tonnage.results.metrics import summarize
 from tonnage.sizing.loads.instance import QUICK
-from tonnage.sizing.search.contender import Sized
+from tonnage.sizing.search.deployment_capacity import Sized
 
 ONE = {"tp": 1}
 """A single deployment of the small question; with the engine's own knobs a search takes a tenth of

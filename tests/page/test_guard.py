@@ -9,8 +9,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from tonnage.errors import InputError
-from tonnage.page.desk import Desk
 from tonnage.page.server import application
+from tonnage.page.workspace import Desk
 
 PORT = 8765
 TOKEN = "the-token"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.api.question.inside import check_inside
+from tonnage.api.question.confined_paths import check_inside
 from tonnage.errors import InputError
 from tonnage.page.fields import LONGEST_QUERY, command_of, query_of, question_of
 

@@ -17,7 +17,7 @@ from tonnage.perf import step_terms as at
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
-from tonnage.plan.note import WideOverPcie
+from tonnage.plan.notes import WideOverPcie
 from tonnage.report.plans.candidates import larger_text
 from tonnage.report.plans.notes import warning_text
 from tonnage.spec.catalog import find_gpu

@@ -11,10 +11,10 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Behind, NeedsMoreGpus, Outdone
 from tonnage.report.plans.candidates import reason_text
 from tonnage.sizing.loads.instance import SURE, Instance
-from tonnage.sizing.loads.ready import MARGIN, rate_bound
 from tonnage.sizing.loads.runs import Runs, saturation_rate
+from tonnage.sizing.loads.trial import MARGIN, rate_bound
 from tonnage.sizing.planner import size
-from tonnage.sizing.search.aims import FewestGpus, MostLoad
+from tonnage.sizing.search.objectives import FewestGpus, MostLoad
 from tonnage.sizing.search.search import Search
 
 

@@ -24,7 +24,7 @@ from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search.contender import Contender
+from tonnage.sizing.search.deployment_capacity import Contender
 from tonnage.spec.deployment import Deployment, Slo, parse_speculation
 from tonnage.spec.recording import Recording
 from tonnage.spec.workload import Lengths

@@ -25,8 +25,8 @@ from tonnage.report.writers.terminal import markdown, terminal
 from tonnage.results.metrics import Latencies
 from tonnage.sizing.loads import capacity
 from tonnage.sizing.loads.capacity import finish_s, makespan_s, most_within, queued
-from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import prepare

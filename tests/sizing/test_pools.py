@@ -17,12 +17,12 @@ from tonnage.simulator.first_token import PARTS
 from tonnage.simulator.request import ALL_TOKENS, DECODE_SEQUENCES, PREFILL_TOKENS
 from tonnage.sizing.fleet.routers import pools_instead, together_instead
 from tonnage.sizing.loads.instance import QUICK
-from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Pools, Question
-from tonnage.sizing.search.contender import Sized
-from tonnage.sizing.search.pooled import PooledContender, contenders_of
+from tonnage.sizing.search.deployment_capacity import Sized
+from tonnage.sizing.search.disaggregated import PooledContender, contenders_of
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import prepare
 

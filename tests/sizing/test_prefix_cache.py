@@ -22,9 +22,9 @@ from tonnage.simulator.reference import Engine
 from tonnage.simulator.shared_fleet import simulate_shared_fleet
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_record
 from tonnage.sizing.loads.instance import Instance
-from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.shared_load import _scheduled, hit_rate, replayed
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import prepare

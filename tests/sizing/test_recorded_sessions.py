@@ -14,7 +14,7 @@ from tonnage.api.running.plans import planned
 from tonnage.api.sizing import ask, size
 from tonnage.errors import InputErrors
 from tonnage.formats.sessions import read_sessions
-from tonnage.plan.note import TiersNotStarted
+from tonnage.plan.notes import TiersNotStarted
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.fleet import sessions_text
 from tonnage.report.plans.notes import note_text

@@ -18,15 +18,15 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Behind, Rejected
 from tonnage.report.plans.candidates import reachable_text, reason_text
 from tonnage.sizing.loads.instance import QUICK
-from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search.contender import Contender
-from tonnage.sizing.search.learned import _alike, expecting
+from tonnage.sizing.search.deployment_capacity import Contender
 from tonnage.sizing.search.search import Search, _used
 from tonnage.sizing.search.search_space import prepare, trials
 from tonnage.sizing.search.tuning import _ways, changes, fitted
+from tonnage.sizing.search.warm_start import _alike, expecting
 
 WIDE = {
     "gpu": "h100,l40s",

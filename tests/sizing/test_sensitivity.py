@@ -26,7 +26,7 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import memory_parts
-from tonnage.sizing.search.contender import Contender, Sized
+from tonnage.sizing.search.deployment_capacity import Contender, Sized
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.sensitivity import (
     CHANGE,

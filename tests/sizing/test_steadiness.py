@@ -19,8 +19,8 @@ from tonnage.api.sizing import ask
 from tonnage.plan.candidate import Candidate
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.loads.load_scan import Highest, LoadScan, place_of
-from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import prepare

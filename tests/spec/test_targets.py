@@ -8,8 +8,8 @@ from tests.questions import question
 from tonnage.deploy.targets import TARGETS as WRITTEN
 from tonnage.errors import InputErrors
 from tonnage.plan.reason import Rejected, TargetLacks
-from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.search.search_space import prepare
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.deployment import Parallelism

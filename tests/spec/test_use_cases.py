@@ -9,7 +9,7 @@ import pytest
 
 from tonnage import api
 from tonnage.errors import InputError
-from tonnage.plan.note import UseCaseDefaults
+from tonnage.plan.notes import UseCaseDefaults
 from tonnage.report.plans.notes import note_text
 from tonnage.spec.deployment import parse_limit
 from tonnage.spec.lengths import parse_part

@@ -21,8 +21,8 @@ from tonnage.formats.prometheus import Buckets
 from tonnage.report.verified import watched
 from tonnage.report.writers.terminal import terminal
 from tonnage.testing import simulated_engine
+from tonnage.watch.deployment_status import Present, Watched, Watcher, latencies
 from tonnage.watch.expected import Predictor
-from tonnage.watch.watched import Present, Watched, Watcher, latencies
 
 NAME = "llama-3.1-8b"
 
@@ -91,7 +91,7 @@ def looked(
 def beside(watcher: Watcher, found: Present) -> Watched:
     """What ``Watcher.look`` makes of it, once the readings are compared."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tonnage.watch.watched.present", lambda before, now: found)
+        patch.setattr("tonnage.watch.deployment_status.present", lambda before, now: found)
         return watcher.look(None, None)
 
 

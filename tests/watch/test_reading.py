@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from tonnage.errors import InputError
 from tonnage.formats.prometheus import Buckets, Page, buckets_of, together
+from tonnage.watch.deployment_status import present
 from tonnage.watch.expected import Pages, backends_on, reading
-from tonnage.watch.watched import present
 
 FIRST, SECOND = "http://a:1", "http://b:2"
 

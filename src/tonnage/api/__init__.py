@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tonnage.spec.elsewhere import look_also
+from tonnage.spec.model_hubs import look_also
 
 if TYPE_CHECKING:
     from tonnage.api.compare import describe_workload, fit_workload
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
         precisions,
     )
     from tonnage.api.grids import read_grid, sweep
-    from tonnage.api.question.aims import prices_of
     from tonnage.api.question.arguments import check_given, slo
     from tonnage.api.question.classes import by_class
     from tonnage.api.question.deployment import deployment_of
+    from tonnage.api.question.objectives import prices_of
     from tonnage.api.question.simulation import simulation_of
     from tonnage.api.question.sweeps import simulations_of
     from tonnage.api.running.demo import demo, rehearse
@@ -93,7 +93,7 @@ _PLACES = {
         "memory",
         "precisions",
     ),
-    "api.question.aims": ("prices_of",),
+    "api.question.objectives": ("prices_of",),
     "api.question.arguments": ("check_given", "slo"),
     "api.question.classes": ("by_class",),
     "api.question.deployment": ("deployment_of",),

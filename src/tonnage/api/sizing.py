@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tonnage.api.question.aims import aim_of, places_of, prices_of, reserve_of, with_prices
 from tonnage.api.question.arguments import (
     Faults,
     Many,
@@ -24,6 +23,7 @@ from tonnage.api.question.arguments import (
     with_signature,
 )
 from tonnage.api.question.classes import by_class
+from tonnage.api.question.objectives import aim_of, places_of, prices_of, reserve_of, with_prices
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option, visible
 from tonnage.formats.invalid_runs import InvalidRuns
@@ -169,11 +169,11 @@ def answer(
 
     Raises InputError: the benchmarks cannot be used for the question.
     """
-    from tonnage.api.question.aims import with_day, with_growth, with_regions
     from tonnage.api.question.changes import with_autoscaling
     from tonnage.api.question.choice import chosen, with_runner_up
     from tonnage.api.question.mixed import with_mixed
-    from tonnage.cost.planned import with_cost
+    from tonnage.api.question.objectives import with_day, with_growth, with_regions
+    from tonnage.cost.plan_cost import with_cost
     from tonnage.evidence.measurement import with_measurement
     from tonnage.sizing.planner import Runs as Memory
     from tonnage.sizing.planner import no_progress
@@ -438,7 +438,7 @@ def _of_existing(
     """The plan of measured points with what systems that exist carry by them; for that load where
     none is requested.
     """
-    from tonnage.api.question.aims import says_no_load, with_day
+    from tonnage.api.question.objectives import says_no_load, with_day
     from tonnage.api.question.sizing import demand_asked
     from tonnage.sizing.demand import carried_by_existing
     from tonnage.sizing.fleet.existing import measured_existing
@@ -459,7 +459,7 @@ def _measured(
     invalid: InvalidRuns,
 ) -> Plan:
     from tonnage.formats.measured_files import read_points
-    from tonnage.plan.note import InvalidRun
+    from tonnage.plan.notes import InvalidRun
     from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.measured import size_measured as measured
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tonnage.bench.alarm import Alarm
 from tonnage.bench.client import Client
 from tonnage.bench.conversations import Conversations, History, TurnLog
 from tonnage.bench.load import Load
 from tonnage.bench.reply import CANCELLED, COMPLETED, Exchange
+from tonnage.bench.timer import Alarm
 
 AHEAD = 1_024  # Requests that are made ready before their time at most
 

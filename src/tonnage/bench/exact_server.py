@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tonnage.bench import exact_replies
-from tonnage.bench.alarm import Alarm
 from tonnage.bench.arguments import Fault
 from tonnage.bench.exact_replies import Connection
+from tonnage.bench.timer import Alarm
 from tonnage.errors import InputError, TonnageError
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)

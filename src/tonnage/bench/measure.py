@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tonnage.bench.alarm import Heartbeat
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
 from tonnage.bench.connection import Setup
@@ -25,6 +24,7 @@ from tonnage.bench.endpoints import Endpoint
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Recorder, Tally, TokenTimes
 from tonnage.bench.reply import COMPLETED, Exchange
+from tonnage.bench.timer import Heartbeat
 from tonnage.results.store import RunWriter
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ import time
 from collections import deque
 from typing import Any, Protocol
 
-from tonnage.bench.alarm import Alarm
 from tonnage.bench.reply import Exchange
+from tonnage.bench.timer import Alarm
 
 # ``SO_TIMESTAMPNS`` and the kind of the message that carries it, of 64-bit Linux
 # (include/uapi/asm-generic/socket.h)

@@ -98,10 +98,10 @@ app = App(
 )
 # The verbs of each file that has several; the others have a file each, of the verb's name
 FILES = {
-    "saved": ("report", "explain", "diff"),
-    "measured": ("score", "calibrate", "compare", "import", "workload"),
+    "saved_plans": ("report", "explain", "diff"),
+    "measurements": ("score", "calibrate", "compare", "import", "workload"),
     "deploy": ("deploy", "compress"),
-    "running": ("watch", "verify", "demo", "gateway"),
+    "operations": ("watch", "verify", "demo", "gateway"),
     "catalog": ("catalog", "memory", "schema", "completion"),
     "ui": ("ui", "learn", "mcp"),
 }

@@ -14,7 +14,7 @@ from itertools import combinations
 from tonnage.cost.cost import api_request, system_parts
 from tonnage.cost.options import Rent, instances_on, needed, on_prem, peak_of, rents_of, systems_for
 from tonnage.plan.cost import BreakEven, Serving, Traffic
-from tonnage.plan.note import NoCost
+from tonnage.plan.notes import NoCost
 from tonnage.spec.prices import Prices
 
 LOOK_AHEAD = 10.0  # break-evens are looked for up to so many times the volume of the plan …

@@ -19,7 +19,7 @@ from typing import Literal
 from tonnage.errors import UnknownName
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import HOURS_PER_YEAR, CostPart, Energy, Serving, Traffic, WayCost
-from tonnage.plan.note import NoCost
+from tonnage.plan.notes import NoCost
 from tonnage.plan.plan import Plan
 from tonnage.spec.catalog import find_gpu, find_system
 from tonnage.spec.prices import ApiPrice, Figure, Prices, amount

@@ -27,7 +27,7 @@ from tonnage.cost.cost import (
 )
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import WAYS, CostPart, Energy, Hours, Serving, Traffic, WayCost, Where
-from tonnage.plan.note import NoCost
+from tonnage.plan.notes import NoCost
 from tonnage.plan.use_cases import Arrangement, CostShare, PoolSystems, UseCasePool, UseCases
 from tonnage.spec.prices import ApiPrice, CloudOffer, CloudTier, Figure, Prices, amount
 

@@ -13,7 +13,7 @@ from os.path import isdir, isfile
 from pathlib import Path
 
 from tonnage.errors import InputError, option
-from tonnage.plan.note import Judged
+from tonnage.plan.notes import Judged
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.accuracy import published_loss
 from tonnage.spec.catalog.checkpoints import (
@@ -26,8 +26,8 @@ from tonnage.spec.catalog.checkpoints import (
     quantised_at_start,
     same_weights,
 )
-from tonnage.spec.elsewhere import HUB_NAME
 from tonnage.spec.engine import EnginePreset
+from tonnage.spec.model_hubs import HUB_NAME
 from tonnage.spec.precision import Precision, find_precision
 
 FOLDER = "/models"  # Folder of local checkpoints inside an instance

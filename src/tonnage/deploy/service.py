@@ -27,7 +27,7 @@ from tonnage.plan.launch import (
     with_metrics,
     without_checkpoint,
 )
-from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
+from tonnage.plan.notes import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
 from tonnage.plan.use_cases import CaseAtPeak
 from tonnage.results.store import json_text

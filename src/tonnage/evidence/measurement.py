@@ -35,8 +35,8 @@ from tonnage.plan.candidate import BESIDE, MOST_TIMES, percent_key
 from tonnage.plan.sensitivity import Measurement, Sweep
 from tonnage.sizing.loads.confidence import Slowdown, StepErrors, factors_at, metric_of
 from tonnage.sizing.loads.instance import QUICK
-from tonnage.sizing.loads.ready import Ready
-from tonnage.sizing.search.contender import Contender
+from tonnage.sizing.loads.trial import Ready
+from tonnage.sizing.search.deployment_capacity import Contender
 from tonnage.sizing.search.search_space import narrowed, prepare
 from tonnage.spec.catalog import find_engine, find_gpu
 

@@ -18,11 +18,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from tonnage import api
-from tonnage.api.question.inside import check_inside
+from tonnage.api.question.confined_paths import check_inside
 from tonnage.errors import InputError, option
-from tonnage.page.desk import Desk, kind_of
 from tonnage.page.fields import query_of
 from tonnage.page.shell import NEEDS_TOKEN, asked_of, button, deploy_links, desk_of, faults, page
+from tonnage.page.workspace import Desk, kind_of
 from tonnage.report.plans.answer import title
 from tonnage.report.plans.plan_document import first_page, read_plans, report
 from tonnage.report.writers.html import fragment, html

@@ -17,12 +17,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tonnage import api
-from tonnage.api.question.inside import check_inside
+from tonnage.api.question.confined_paths import check_inside
 from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.errors import InputError, InputErrors
-from tonnage.page.desk import Desk
 from tonnage.page.fields import command_of
 from tonnage.page.shell import EVENTS, desk_of, event, streamed
+from tonnage.page.workspace import Desk
 from tonnage.report.plans.diff import diff_json, differences
 from tonnage.report.plans.plan_document import plans_of
 from tonnage.results.store import json_text

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from tonnage.api.question.inside import check_inside
+from tonnage.api.question.confined_paths import check_inside
 from tonnage.errors import InputError, option
 from tonnage.page.shell import desk_of, faults, page
 from tonnage.simulator.lesson import LessonConfig, LessonResult, watch_lesson

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from tonnage.api.question.inside import check_inside
+from tonnage.api.question.confined_paths import check_inside
 from tonnage.errors import InputError, option
 from tonnage.page.fields import query_of
 from tonnage.page.shell import NEEDS_TOKEN, button, desk_of, event, faults, page, streamed
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from tonnage.page.desk import Desk
+    from tonnage.page.workspace import Desk
 
 # Label and default of the arguments of a measurement
 FIELDS = {

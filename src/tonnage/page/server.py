@@ -24,8 +24,8 @@ from starlette.routing import Route
 
 from tonnage.errors import InputError, TonnageError, in_python, option
 from tonnage.page import files_view, http_api, lesson_view, measure_view, size_view
-from tonnage.page.desk import Desk
 from tonnage.page.shell import Guard, faults, page
+from tonnage.page.workspace import Desk
 
 if TYPE_CHECKING:
     from starlette.requests import Request

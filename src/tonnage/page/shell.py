@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from tonnage.page.desk import Desk
+    from tonnage.page.workspace import Desk
 
 # Path and name of each view, in the order of the navigation
 VIEWS = (

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from tonnage.plan.candidate import Power
 from tonnage.plan.document import Shown, Tagged
 from tonnage.plan.fleet import Fleet, Footprint
-from tonnage.plan.note import CostNote, NoCost
+from tonnage.plan.notes import CostNote, NoCost
 from tonnage.spec.prices import Figure
 from tonnage.spec.typed_values import strict
 

@@ -26,7 +26,7 @@ from tonnage.plan.document import Saved, read_back
 from tonnage.plan.fleet import Autoscaling, BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
 from tonnage.plan.mixed import Mixed
-from tonnage.plan.note import ModelRead, Note, Warning
+from tonnage.plan.notes import ModelRead, Note, Warning
 from tonnage.plan.reason import Reachable, Rejected
 from tonnage.plan.sensitivity import (
     Beyond,

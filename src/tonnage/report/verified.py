@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from tonnage.deploy.verify import Folder
     from tonnage.plan.plan import Plan
+    from tonnage.watch.deployment_status import AttainedBounds, Latency, Watched
     from tonnage.watch.drift import Today
     from tonnage.watch.settings import Instance, Value
-    from tonnage.watch.watched import AttainedBounds, Latency, Watched
     from tonnage.workload.history_fit import Growth, HistoryFit
 
 LATENCIES = ("ms", "measured", "at this load", "80 % interval", "limit", "slower", "")

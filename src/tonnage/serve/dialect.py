@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tonnage.serve.published import NIM_1, SGLANG, TENSORRT_LLM, VLLM, Published
+from tonnage.serve.metric_names import NIM_1, SGLANG, TENSORRT_LLM, VLLM, Published
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.checkpoints import HALF
 from tonnage.spec.catalog.interfaces import find_interface

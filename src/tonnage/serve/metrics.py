@@ -18,7 +18,7 @@ import prometheus_client as client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from tonnage.serve import published as at
+from tonnage.serve import metric_names as at
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

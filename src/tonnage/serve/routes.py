@@ -47,8 +47,8 @@ from tonnage.serve.app import (
 from tonnage.serve.dialect import Refused
 from tonnage.serve.faults import OF_REQUESTS, Faults, parse_fault
 from tonnage.serve.messages import message_routes
+from tonnage.serve.metric_names import VLLM
 from tonnage.serve.native import native_routes
-from tonnage.serve.published import VLLM
 from tonnage.serve.request import (
     Adapter,
     Asked,

@@ -110,7 +110,7 @@ class Served:
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
         """The service on an event loop: every instance with its own alarm."""
-        from tonnage.bench.alarm import Alarm
+        from tonnage.bench.timer import Alarm
 
         clocks = [WallClock(self.speed) for _ in range(self.instances * self.ranks)]
         instances = [

@@ -10,9 +10,9 @@ from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.serve.answer import Answer, Call, Piece
 from tonnage.serve.dialect import Refused
 from tonnage.serve.instance import Fleet, Instance
+from tonnage.serve.metric_names import VLLM, Published
 from tonnage.serve.metrics import Load, Metrics
 from tonnage.serve.prefix import Content, Publisher
-from tonnage.serve.published import VLLM, Published
 from tonnage.serve.request import Asked
 from tonnage.serve.script import Script, script_of
 from tonnage.serve.tokens import Prompt, Tokens

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.use_cases import Background
-from tonnage.sizing.loads.ready import STABLE
+from tonnage.sizing.loads.trial import STABLE
 from tonnage.sizing.mixture import Case, Mixture
 
 if TYPE_CHECKING:

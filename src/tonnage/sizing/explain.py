@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from tonnage.perf.step import Drafting
     from tonnage.results.metrics import Summary, TtftParts
-    from tonnage.sizing.search.contender import Contender, Sized
+    from tonnage.sizing.search.deployment_capacity import Contender, Sized
 
 
 MOST_STEPS = 50_000

@@ -22,7 +22,7 @@ from tonnage.plan.candidate import Candidate, Pool, by_gpus_needed
 from tonnage.plan.demand import Demand
 from tonnage.plan.fleet import Fleet, fleet
 from tonnage.plan.limit import HIGHEST_MEASURED, Breach, Load, bound_by, limit_of
-from tonnage.plan.note import (
+from tonnage.plan.notes import (
     BenchmarkAsMeasured,
     GpusNotMeasured,
     NoLimit,

@@ -28,8 +28,8 @@ from tonnage.sizing.loads.fleet_check import (
     SEED_STEP,
 )
 from tonnage.sizing.loads.instance import LOADED, MEASURED, Instance, burst_factor
-from tonnage.sizing.loads.ready import STABLE
 from tonnage.sizing.loads.shared_load import balanced_trace
+from tonnage.sizing.loads.trial import STABLE
 from tonnage.spec.workload import OpenLoop, Trace
 from tonnage.units import PS_PER_NS
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
-    from tonnage.sizing.search.contender import Sized
+    from tonnage.sizing.search.deployment_capacity import Sized
     from tonnage.spec.deployment import Limit, Slo
 
 FEWEST_OF_A_CASE = 1_000

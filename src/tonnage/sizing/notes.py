@@ -15,7 +15,7 @@ from tonnage.perf.step_terms import places_of
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import (
+from tonnage.plan.notes import (
     BurstyTrace,
     CacheOfCheckpoint,
     FrontEnds,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from tonnage.plan.sensitivity import Changed, Sensitivity
     from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search.contender import Sized
+    from tonnage.sizing.search.deployment_capacity import Sized
 
 
 FRONT_END_ENDS = 0.85

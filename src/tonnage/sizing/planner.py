@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import pareto
-from tonnage.sizing.beyond import beyond
 from tonnage.sizing.explain import explained, held_sessions, load_curve
+from tonnage.sizing.extrapolation import beyond
 from tonnage.sizing.fleet.existing import existing
 from tonnage.sizing.fleet.routers import (
     behind_routers,
@@ -30,8 +30,8 @@ from tonnage.sizing.session_tiers import session_tiers
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.demand import Existing
-    from tonnage.sizing.loads.ready import Ready
-    from tonnage.sizing.search.contender import Sized
+    from tonnage.sizing.loads.trial import Ready
+    from tonnage.sizing.search.deployment_capacity import Sized
 
 __all__ = ["Progress", "Runs", "no_progress", "size"]
 

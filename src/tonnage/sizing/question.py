@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import CONFIDENCE
 from tonnage.plan.demand import Demand
-from tonnage.plan.note import Note
+from tonnage.plan.notes import Note
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.deployment import (

@@ -14,7 +14,7 @@ from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.plan.candidate import MOST_TIMES
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import LengthsVary
+from tonnage.plan.notes import LengthsVary
 from tonnage.plan.reason import NothingMeetsLimits, NotSure
 from tonnage.plan.sensitivity import (
     CacheLoss,
@@ -32,9 +32,9 @@ from tonnage.plan.sensitivity import (
 from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.progress import Steps, parallel
-from tonnage.sizing.search.contender import DOUBT
-from tonnage.sizing.search.learned import Learned
+from tonnage.sizing.search.deployment_capacity import DOUBT
 from tonnage.sizing.search.search_space import traffic
+from tonnage.sizing.search.warm_start import Learned
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.accuracy import cache_losses
 from tonnage.spec.catalog.entries import recorded_lengths
@@ -42,9 +42,9 @@ from tonnage.spec.lengths import Spread, with_spread
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Care
-    from tonnage.sizing.loads.ready import Ready
+    from tonnage.sizing.loads.trial import Ready
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search.contender import Sized
+    from tonnage.sizing.search.deployment_capacity import Sized
     from tonnage.sizing.search.search import Answer, Search
     from tonnage.spec.lengths import Lengths
 

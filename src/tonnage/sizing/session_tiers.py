@@ -20,7 +20,7 @@ from tonnage.spec.deployment import Limit
 from tonnage.spec.kv_tiers import OFF
 
 if TYPE_CHECKING:
-    from tonnage.sizing.search.contender import Contender, Sized
+    from tonnage.sizing.search.deployment_capacity import Contender, Sized
     from tonnage.spec.deployment import Slo
     from tonnage.spec.recorded_sessions import RecordedSessions
 

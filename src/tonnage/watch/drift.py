@@ -25,8 +25,8 @@ from tonnage.formats.prometheus import HISTORIES, INCREASE, Signals, curves
 from tonnage.formats.table import inside
 from tonnage.plan.plan import Plan
 from tonnage.spec.deployment import Deployment
+from tonnage.watch.deployment_status import FEW
 from tonnage.watch.expected import NEAR, Predictor
-from tonnage.watch.watched import FEW
 from tonnage.workload.history import HOUR_S, WATTS, History
 from tonnage.workload.history_fit import HistoryFit
 

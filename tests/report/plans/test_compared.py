@@ -16,11 +16,11 @@ from tests.plan.candidates import candidate, plan_of
 from tests.plan.plans import any_of
 from tests.report.example_plan import full, without_answer
 from tests.report.plans.test_screen import SURE, UNSURE, sized
-from tonnage.cost.planned import compare
+from tonnage.cost.plan_cost import compare
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Confidence
 from tonnage.plan.limit import Limit, LimitUse
-from tonnage.plan.note import CostNote, NoCost, Note, Warning
+from tonnage.plan.notes import CostNote, NoCost, Note, Warning
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Reason
 from tonnage.plan.use_cases import (

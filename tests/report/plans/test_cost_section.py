@@ -10,7 +10,7 @@ import pytest
 import tonnage
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
 from tests.report.example_plan import full
-from tonnage.cost.planned import compare, in_proportion, job_cost
+from tonnage.cost.plan_cost import compare, in_proportion, job_cost
 from tonnage.report.document import Document, Section
 from tonnage.report.plans.answer import answer_text
 from tonnage.report.plans.cost import PRICE_NAMES, cost_section, cost_text, job_section, price_name

@@ -9,7 +9,7 @@ from tests.questions import question
 from tests.report.example_plan import full, without_answer
 from tonnage.plan.candidate import Confidence, Identity
 from tonnage.plan.limit import Breach, Limit
-from tonnage.plan.note import LengthsVary
+from tonnage.plan.notes import LengthsVary
 from tonnage.plan.reason import (
     BrokenAtAnyLoad,
     CannotRun,

@@ -18,7 +18,7 @@ from tonnage.plan.candidate import Candidate, Confidence, Identity
 from tonnage.plan.demand import Existing, Growth, OwnedGroup
 from tonnage.plan.fleet import AtPeak, Autoscaling, BehindRouter, Standby
 from tonnage.plan.limit import SATURATION, Bound, Breach, Limit
-from tonnage.plan.note import LengthToShorten, LimitHalvesThroughput, SmallerModel
+from tonnage.plan.notes import LengthToShorten, LimitHalvesThroughput, SmallerModel
 from tonnage.plan.plan import Plan, RunnerUp
 from tonnage.plan.reason import CannotRun, Reachable, Reached, rejected
 from tonnage.plan.sensitivity import (

@@ -42,7 +42,7 @@ from tonnage.spec.use_cases import mixture_of
 from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
-    from tonnage.plan.note import Note, Part, Which
+    from tonnage.plan.notes import Note, Part, Which
 
 Many = str | int | Iterable[str | int]  # one value, a comma-separated string, or several values
 
@@ -363,7 +363,7 @@ class LengthsFound:
         """With single numbers as means, around which lengths vary; ``exact:`` ones stay as they
         are, and all do where the share is 0.
         """
-        from tonnage.plan.note import LengthsVary
+        from tonnage.plan.notes import LengthsVary
 
         both: tuple[tuple[Which, Lengths], ...] = (("isl", self.isl), ("osl", self.osl))
         single = {
@@ -467,13 +467,13 @@ def lengths_found(
         return None
     for (name, text), lengths in zip(texts, (isl_own, osl_own), strict=True):
         if "word" in text:
-            from tonnage.plan.note import LengthInWords
+            from tonnage.plan.notes import LengthInWords
 
             remarks.append(
                 LengthInWords(which=name, written=text, tokens=lengths.mean, words_per_token=words)
             )
         if "char" in text.lower():
-            from tonnage.plan.note import LengthInCharacters
+            from tonnage.plan.notes import LengthInCharacters
 
             remarks.append(
                 LengthInCharacters(
@@ -522,7 +522,7 @@ def _added(
     }
     if images is None and all(value is None for value in part_texts.values()):
         return 0, []
-    from tonnage.plan.note import PromptPart, PromptParts
+    from tonnage.plan.notes import PromptPart, PromptParts
 
     prompt_parts = []
     for name, value in part_texts.items():

@@ -616,7 +616,7 @@ def _priced(a: BenchArguments, *, has_output: bool) -> Callable[[Summary], dict[
             f"{option('gpu')}: a cost is split over tokens, and {a.endpoint_type} has none; leave"
             " it out"
         )
-    from tonnage.api.question.aims import overrides_of, with_prices
+    from tonnage.api.question.objectives import overrides_of, with_prices
     from tonnage.report.plans.plan_document import read_plans
     from tonnage.spec.catalog import find_gpu, system_of
     from tonnage.spec.catalog.price_list import catalog_prices
@@ -652,7 +652,7 @@ def _cost(hardware: tuple[str, str, int], prices: Prices, summary: Summary) -> d
     """The cost of a run's hardware for an hour, and for its tokens at the rates of the run, owned
     and rented.
     """
-    from tonnage.cost.planned import cost_of_run
+    from tonnage.cost.plan_cost import cost_of_run
     from tonnage.plan.cost import HOURS_PER_YEAR
     from tonnage.report.plans.cost import no_cost_text
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.aims import aim_of, reserve_of
+from tonnage.api.question.objectives import aim_of, reserve_of
 from tonnage.cost.cost import traffic_of
-from tonnage.cost.planned import Outlay, catalog_id, outlay, rented_job
+from tonnage.cost.plan_cost import Outlay, catalog_id, outlay, rented_job
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
 from tonnage.plan.fleet import footprint

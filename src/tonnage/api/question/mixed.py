@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tonnage.api.question.aims import reserve_of
+from tonnage.api.question.objectives import reserve_of
 from tonnage.cost.cost import system_watts
 from tonnage.cost.mixed import owned_usd, with_usd
 from tonnage.plan.mixed import Mixed

@@ -10,14 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from tonnage.api.question.aims import (
-    aim_of,
-    growth_of,
-    overrides_of,
-    places,
-    reserve_of,
-    says_no_load,
-)
 from tonnage.api.question.arguments import (
     Faults,
     Many,
@@ -41,6 +33,14 @@ from tonnage.api.question.deployment import (
     with_context,
 )
 from tonnage.api.question.loads import recording_from, sessions_of_file
+from tonnage.api.question.objectives import (
+    aim_of,
+    growth_of,
+    overrides_of,
+    places,
+    reserve_of,
+    says_no_load,
+)
 from tonnage.api.question.sessions import (
     check_lengths,
     check_load,
@@ -56,7 +56,7 @@ from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.measured_steps import check_source, checked_source
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import DefaultPart, OlderPreset, UseCaseDefaults
+from tonnage.plan.notes import DefaultPart, OlderPreset, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import Owned, Question, Sharing, decides
 from tonnage.spec.calibration import read_calibration

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from tonnage.api.facts import catalog, memory
-from tonnage.api.question.inside import check_inside, files_named
+from tonnage.api.question.confined_paths import check_inside, files_named
 from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.api.simulation import simulate_sweep
 from tonnage.api.sizing import answer, ask

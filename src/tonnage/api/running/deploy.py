@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tonnage.api.bench import Watch
     from tonnage.deploy.service import Service
     from tonnage.sizing.planner import Progress
+    from tonnage.watch.deployment_status import Watched, Watcher
     from tonnage.watch.expected import Pages, Reading
     from tonnage.watch.settings import Instance
-    from tonnage.watch.watched import Watched, Watcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,8 +262,8 @@ def _watched(
     coefficients: str | Path | None = None,
 ) -> tuple[Pages, Watcher, Planned]:
     """The pages of a deployment, and what lays them next to its plan."""
+    from tonnage.watch.deployment_status import Watcher
     from tonnage.watch.expected import PATH, Pages, Predictor
-    from tonnage.watch.watched import Watcher
 
     if not urls:
         raise InputError(

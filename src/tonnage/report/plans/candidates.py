@@ -8,7 +8,7 @@ from tonnage.errors import option
 from tonnage.plan import reason as why
 from tonnage.plan.candidate import FAR, ROWS, Candidate, Identity, first_rows
 from tonnage.plan.limit import Breach
-from tonnage.plan.note import Warning, WideOverPcie
+from tonnage.plan.notes import Warning, WideOverPcie
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Reachable, Reached, Rejected, TooMuch
 from tonnage.report.document import Section, Table, Text, section

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import WAYS, Where, YearlyCost
-from tonnage.plan.note import Judged
+from tonnage.plan.notes import Judged
 from tonnage.plan.plan import Plan
 from tonnage.report.document import Facts, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, number, percent, usd, whole

@@ -8,7 +8,7 @@ import calendar
 import math
 from collections.abc import Iterator, Sequence
 
-from tonnage.plan import note as notes
+from tonnage.plan import notes
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import (
     HOURS_PER_YEAR,
@@ -20,7 +20,7 @@ from tonnage.plan.cost import (
     YearlyCost,
 )
 from tonnage.plan.fleet import Footprint
-from tonnage.plan.note import NoCost
+from tonnage.plan.notes import NoCost
 from tonnage.plan.plan import Plan
 from tonnage.report.document import Block, Facts, Section, Table, items, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, plain, sentence_of, usd, whole

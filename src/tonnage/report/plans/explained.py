@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.note import BurstyTrace
+from tonnage.plan.notes import BurstyTrace
 from tonnage.plan.plan import TERMS, Explanation, Plan
 from tonnage.plan.reason import NotSure
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from tonnage.errors import option
 from tonnage.formats.invalid_runs import InvalidRun
-from tonnage.plan import note as notes
+from tonnage.plan import notes
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import PercentileAnswer
 from tonnage.report.document import Facts, Section, Table, Text, items, section

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # a run is shown by some of these words too, and loads no pla
     from tonnage.plan.demand import Demand, DemandSource
     from tonnage.plan.fleet import AtPeak
     from tonnage.plan.limit import Bound, Breach, Limit
-    from tonnage.plan.note import OlderPreset
+    from tonnage.plan.notes import OlderPreset
     from tonnage.plan.plan import Plan
     from tonnage.results.metrics import Attained, Latencies
     from tonnage.spec.scenario import Objective
@@ -221,7 +221,7 @@ def lengths_text(plan: Plan) -> str:
     """Such as "2,000 tokens in, 200 out (lengths within ±20%, assumed)", or "(lengths as spread as
     recorded chat)".
     """
-    from tonnage.plan.note import LengthsVary
+    from tonnage.plan.notes import LengthsVary
 
     understood = plan.scenario
     assumed = next((note for note in plan.notes if isinstance(note, LengthsVary)), None)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search.contender import Sized
+    from tonnage.sizing.search.deployment_capacity import Sized
     from tonnage.spec.hardware import System
 
 MOST_TIMES = 4

@@ -21,8 +21,8 @@ from tonnage.results.requests import Requests
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
 from tonnage.sizing.loads.instance import ALONE_REQUESTS, SURE, Care, Instance
 from tonnage.sizing.loads.load_scan import Highest, LoadScan, breach, strain, worst_limit
-from tonnage.sizing.loads.ready import MARGIN, STABLE
 from tonnage.sizing.loads.runs import CLOSED_ROUNDS, Runs, Seen
+from tonnage.sizing.loads.trial import MARGIN, STABLE
 from tonnage.sizing.question import Question
 from tonnage.spec.workload import OpenLoop
 

@@ -17,7 +17,6 @@ from tonnage.plan.limit import Breach, limit_of
 from tonnage.plan.reason import BrokenOnManyInstances
 from tonnage.sizing.loads.instance import QUICK, WITHIN_S, Instance, burst_factor, middle
 from tonnage.sizing.loads.load_scan import statistic_s
-from tonnage.sizing.loads.ready import STABLE
 from tonnage.sizing.loads.runs import Seen
 from tonnage.sizing.loads.session_load import (
     ANSWERS,
@@ -28,6 +27,7 @@ from tonnage.sizing.loads.session_load import (
 )
 from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.sizing.loads.shared_load import replayed as recorded
+from tonnage.sizing.loads.trial import STABLE
 from tonnage.spec.workload import OpenLoop, TraceArrivals
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.limit import Bound, Breach, limit_of
 from tonnage.sizing.loads.instance import QUICK, SHORT, SURE, Care, Length
-from tonnage.sizing.loads.ready import STABLE, rate_bound
+from tonnage.sizing.loads.trial import STABLE, rate_bound
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary

@@ -26,9 +26,9 @@ from tonnage.sizing.loads.fleet_check import (
     FleetAtPeak,
 )
 from tonnage.sizing.loads.instance import WITHIN_S, burst_factor, middle
-from tonnage.sizing.loads.ready import STABLE
 from tonnage.sizing.loads.runs import Seen
 from tonnage.sizing.loads.shared_load import balanced_trace
+from tonnage.sizing.loads.trial import STABLE
 from tonnage.spec.workload import OpenLoop
 
 if TYPE_CHECKING:

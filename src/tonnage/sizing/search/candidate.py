@@ -31,8 +31,8 @@ from tonnage.plan.reason import Reachable, Reached, Rejected, TooSlowForJob, nea
 from tonnage.results.metrics import Latencies, attained_of
 from tonnage.sizing.loads.confidence import levels, metric_of
 from tonnage.sizing.loads.instance import QUICK
-from tonnage.sizing.loads.ready import Ready
-from tonnage.sizing.search.pooled import contenders_of
+from tonnage.sizing.loads.trial import Ready
+from tonnage.sizing.search.disaggregated import contenders_of
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.accuracy import accuracy_and_calibration
 from tonnage.spec.catalog.checkpoints import loaded, narrows_kv
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search.contender import Sized
+    from tonnage.sizing.search.deployment_capacity import Sized
     from tonnage.spec.hardware import Gpu
 
 

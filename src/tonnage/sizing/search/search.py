@@ -33,14 +33,14 @@ from tonnage.plan.reason import (
 from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.fleet_check import check, never_holds
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
-from tonnage.sizing.loads.ready import MARGIN, Ready
+from tonnage.sizing.loads.trial import MARGIN, Ready
 from tonnage.sizing.progress import Steps, parallel
-from tonnage.sizing.search.aims import Aim, FewestGpus, Key, MostLoad, ShortestAnswers
-from tonnage.sizing.search.contender import Contender, Sized
-from tonnage.sizing.search.learned import Learned, expecting, most_of, shares_of
-from tonnage.sizing.search.pooled import contenders_of, poolable
+from tonnage.sizing.search.deployment_capacity import Contender, Sized
+from tonnage.sizing.search.disaggregated import contenders_of, poolable
+from tonnage.sizing.search.objectives import Aim, FewestGpus, Key, MostLoad, ShortestAnswers
 from tonnage.sizing.search.search_space import narrowed, prepare
 from tonnage.sizing.search.tuning import variants
+from tonnage.sizing.search.warm_start import Learned, expecting, most_of, shares_of
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate, Identity

@@ -22,7 +22,7 @@ from tonnage.plan.reason import (
     WiderThanSystem,
 )
 from tonnage.sizing.loads.instance import Traffic
-from tonnage.sizing.loads.ready import Ready, Trial, runs_on
+from tonnage.sizing.loads.trial import Ready, Trial, runs_on
 from tonnage.sizing.question import PP_DEGREES, Question
 from tonnage.sizing.search.tuning import fitted
 from tonnage.spec.catalog import find_engine, system_of

@@ -19,7 +19,6 @@ from tonnage.errors import InputError, UnknownName, option
 from tonnage.scope import refused
 from tonnage.spec.catalog import entries
 from tonnage.spec.catalog.entries import plain, shipped_yaml
-from tonnage.spec.elsewhere import HUB_NAME, readers
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import (
     Gpu,
@@ -31,6 +30,7 @@ from tonnage.spec.hardware import (
 )
 from tonnage.spec.kv_tiers import PLAIN, Offloading
 from tonnage.spec.model import Model
+from tonnage.spec.model_hubs import HUB_NAME, readers
 
 if TYPE_CHECKING:
     from tonnage.spec.catalog.entries import Shelf, T

@@ -31,9 +31,9 @@ from tonnage.simulator.request import (
 from tonnage.sizing.loads.capacity import Capacity, find_capacity, no_capacity
 from tonnage.sizing.loads.fleet_check import MOST_INSTANCES, FleetAtPeak, fleet_seen
 from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care
-from tonnage.sizing.loads.ready import MARGIN, Ready, token_limit
+from tonnage.sizing.loads.trial import MARGIN, Ready, token_limit
 from tonnage.sizing.loads.two_pools import TwoPools
-from tonnage.sizing.search.contender import DOUBT, HAIR, USUAL, Contender, slower_capacity
+from tonnage.sizing.search.deployment_capacity import DOUBT, HAIR, USUAL, Contender, slower_capacity
 from tonnage.spec.lengths import Lengths
 from tonnage.units import to_ps
 

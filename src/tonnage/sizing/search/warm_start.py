@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tonnage.sizing.search.contender import Contender, Sized
+from tonnage.sizing.search.deployment_capacity import Contender, Sized
 
 if TYPE_CHECKING:
     from tonnage.plan.reason import Behind

@@ -16,7 +16,7 @@ from tests.questions import best as chosen_of
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.terms import step_model
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.note import FrontEnds, LimitHalvesThroughput
+from tonnage.plan.notes import FrontEnds, LimitHalvesThroughput
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import (
     Beyond,
@@ -30,13 +30,13 @@ from tonnage.plan.sensitivity import (
 )
 from tonnage.report.plans.confidence import MOST, PARTS, RANGES, beyond_text
 from tonnage.report.plans.notes import note_text, warning_text
-from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY, beyond, unmeasured
-from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.extrapolation import CLOSED_TIMES, GROWTH, STEADY, beyond, unmeasured
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.notes import length_to_shorten, link_share, warnings
 from tonnage.sizing.planner import size
 from tonnage.sizing.search.candidate import candidate
-from tonnage.sizing.search.contender import Sized
+from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import prepare, trials
 from tonnage.spec.catalog import find_engine, find_gpu, find_model

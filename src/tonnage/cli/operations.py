@@ -28,7 +28,7 @@ from tonnage.report.writers.terminal import terminal_block
 from tonnage.spec.typed_values import about
 
 if TYPE_CHECKING:
-    from tonnage.watch.watched import Watched
+    from tonnage.watch.deployment_status import Watched
 
 
 @with_flags()

@@ -23,7 +23,7 @@ from tests.plan.candidates import candidate as any_candidate
 from tests.plan.candidates import plan_of
 from tonnage.cost.cost import serving_of, traffic_of
 from tonnage.cost.options import summed, with_cost_together
-from tonnage.cost.planned import (
+from tonnage.cost.plan_cost import (
     compare,
     cost_of,
     cost_of_run,
@@ -37,7 +37,7 @@ from tonnage.plan.cost import JobCost, Serving, YearlyCost
 from tonnage.plan.demand import Demand, DemandSource, JobDone
 from tonnage.plan.document import json_of
 from tonnage.plan.fleet import Autoscaling, Held, OverHours, Proposal
-from tonnage.plan.note import NoCost
+from tonnage.plan.notes import NoCost
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import pareto
 from tonnage.plan.use_cases import Arrangement, CaseAtPeak, PoolSystems, UseCasePool, UseCases

@@ -53,7 +53,7 @@ from tonnage.plan.cost import (
 from tonnage.plan.demand import JobDone, Regions
 from tonnage.plan.fleet import Autoscaling, AutoscalingCost, footprint
 from tonnage.plan.limit import RACK_KW
-from tonnage.plan.note import (
+from tonnage.plan.notes import (
     CostNote,
     CourseWay,
     EstimatedPrice,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.api import Asked, ask
-from tonnage.api.question.inside import check_inside
+from tonnage.api.question.confined_paths import check_inside
 from tonnage.errors import InputError
 from tonnage.page.fields import command_of, query_of, question_of
 from tonnage.plan.plan import Plan

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tonnage.perf.residuals import Regime
     from tonnage.plan.candidate import Candidate
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search.contender import Sized
+    from tonnage.sizing.search.deployment_capacity import Sized
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.lengths import Lengths
 

@@ -23,7 +23,7 @@ from tonnage.sizing.loads.confidence import (
 from tonnage.sizing.loads.fleet_check import FleetAtPeak, Replayed
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.load_scan import statistic_s, worst_limit
-from tonnage.sizing.loads.ready import MARGIN, rate_bound
+from tonnage.sizing.loads.trial import MARGIN, rate_bound
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from tonnage.plan.candidate import Role
     from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.instance import Instance
-    from tonnage.sizing.loads.ready import Ready
     from tonnage.sizing.loads.runs import Runs, Seen
+    from tonnage.sizing.loads.trial import Ready
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Limit, Slo
 
