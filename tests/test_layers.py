@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.house import way
+from benchmarks.house import mirrored, way
 from tests.conftest import LONGEST
 
 ROOT = Path(__file__).parents[1]
@@ -226,3 +226,13 @@ def test_the_reader_of_sources_sees_each_fault(source: str) -> None:
 )
 def test_the_reader_of_sources_lets_the_rest_pass(source: str) -> None:
     assert faults(ast.parse(source)) == []
+
+
+UNMIRRORED = 281
+"""Modules without a test file of their name; the number may only fall."""
+
+
+def test_tests_of_a_module_are_in_the_file_of_its_name() -> None:
+    tested, modules = mirrored()
+    assert modules - tested <= UNMIRRORED, "tests/ROOM/test_MODULE.py tests ROOM/MODULE.py"
+    assert modules - tested > UNMIRRORED - 10, "lower the number to today's"

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 # whose radius grows where the linear model predicts well and shrinks where it does not. A singular
 # value decomposition of the Jacobian gives the step for any damping, and Newton's method finds the
 # damping whose step has the length of the radius. Priors need no code of their own here: the caller
-# appends them as further residuals. ``tests/evidence/test_least_squares.py`` compares the solutions
+# appends them as further residuals. ``tests/evidence/test_sample.py`` compares the solutions
 # with those of ``scipy.optimize.least_squares``.
 
 

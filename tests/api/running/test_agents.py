@@ -19,7 +19,7 @@ from tonnage.errors import InputError, TonnageError
 from tonnage.spec.scenario import leaves
 from tonnage.spec.scenario_file import json_schema
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SIZED = {
     "model": "llama-3.1-8b",
     "lengths": {"isl": 1000, "osl": 100},

@@ -27,7 +27,7 @@ from tonnage.spec.workload import Lengths, OpenLoop, Trace, Workload
 
 CACHING = ("tensorrt-llm", "vllm", "sglang", "one-prefill")
 MOONCAKE = (
-    Path(__file__).parents[3] / "shared" / "data" / "traces" / "mooncake_conversation_2000.jsonl"
+    Path(__file__).parents[4] / "shared" / "data" / "traces" / "mooncake_conversation_2000.jsonl"
 )
 SECOND = 1_000 * MS
 STEP = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
