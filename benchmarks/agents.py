@@ -4,7 +4,7 @@ claim asked directly.
     ./benchmark agents [--seeds 1,2,3] [--monotone] [--write] [--only h200/glm-4.6] [--sessions 400]
     ./benchmark agents --replay [--aisimulate PYTHON]
 
-The first prints the table of docs/tasks/agents.md (``--write`` puts it there): systems, sessions of
+The first prints the table of docs/tasks.md (``--write`` puts it there): systems, sessions of
 a system with and without the memory below the KV cache, the share of prompt tokens that comes from
 caches, and CPU seconds. With ``--seeds`` the whole fleet of each answer runs with other random
 numbers, and the limits that it breaks are named. With ``--monotone`` looser limits, more memory and
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 SESSIONS = ROOT.parent / "shared" / "data" / "traces" / "agentic" / "claude_code_150.jsonl.gz"
-PAGE = ROOT / "docs" / "tasks" / "agents.md"
+PAGE = ROOT / "docs" / "tasks.md"
 BEGIN, END = "<!-- agents -->\n", "<!-- end of agents -->\n"
 
 GPUS, MODELS = ("h200", "b200", "gb300"), ("glm-4.6", "kimi-k2.5", "qwen3-coder-480b-a35b")

@@ -9,7 +9,7 @@ engine's processes are read before and after it (/proc/PID/task/*/schedstat), so
 changes them by some 15 %; each load is sent twice, and the run that took less counts. The costs are
 fitted to the loads of the first tables by least squares of relative errors, and the simulated front
 end, with these costs, is compared with the measured one at the loads of the last. --write puts the
-tables into docs/front-end.md. Five minutes, ten on a busy machine.
+tables into docs/step-models.md. Five minutes, ten on a busy machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tonnage.spec.lengths import Lengths
 from tonnage.spec.workload import ClosedLoop, Workload
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "front-end.md"
+PAGE = ROOT / "docs" / "step-models.md"
 BEGIN, END = "<!-- front end -->\n", "<!-- end of front end -->\n"
 
 OPTIONS = ("--max-model-len", "8704", "--max-num-seqs", "1024", "--max-num-batched-tokens", "8192")
@@ -293,7 +293,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--write", action="store_true", help="write the tables into docs/front-end.md"
+        "--write", action="store_true", help="write the tables into docs/step-models.md"
     )
     arguments = parser.parse_args()
     python = engines_python()

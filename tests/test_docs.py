@@ -312,7 +312,7 @@ def test_pages_name_the_json_keys() -> None:
 
     renamed = {"concurrency": "mean_concurrency"}
     for page, kinds in (
-        ("plan.md", (Plan, Candidate, Pool, Understood)),
+        ("scenario.md", (Plan, Candidate, Pool, Understood)),
         ("simulate.md", (Summary,)),
         ("score.md", (ScoreReport,)),
     ):

@@ -26,26 +26,13 @@ UPWARDS = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([\w./-]+)((?:#[\w-]+)?)\)")
 """A link whose path goes up: its text, the path and the anchor."""
 
 PAGES = (
-    (
-        "measurements",
-        "recorded-traffic",
-        "kinds-of-traffic",
-        "fp8-gpus-or-pools",
-        "agents",
-    ),
+    ("tasks", "which-path", "course", "chain"),
     (
         "size",
         "scenario",
-        "plan",
         "report",
-        "course",
-        "life-cycle",
         "cost",
-        "energy",
-        "fleet",
         "autoscaling",
-        "availability",
-        "objective",
         "systems",
         "services",
     ),
@@ -54,9 +41,7 @@ PAGES = (
         "score",
         "calibrate",
         "workload",
-        "verify",
         "watch",
-        "chain",
         "metrics",
         "accuracy",
         "intervals",
@@ -66,20 +51,15 @@ PAGES = (
     (
         "simulate",
         "serve",
-        "front-end",
-        "gateway",
         "load-balancing",
         "memory",
-        "images-and-adapters",
         "catalog",
         "deploy",
         "compress",
-        "which-path",
         "ui",
-        "agents",
         "python",
     ),
-    ("why", "limits", "scope", "security", "glossary", "design"),
+    ("scope", "security", "glossary", "design"),
 )
 GROUPS = (
     "What do you have?",
@@ -205,7 +185,7 @@ def front() -> str:
     lessons = "\n".join(f"lessons/{path.stem}" for path in sorted(LESSONS.glob("*.ipynb")))
     parts = [f"# Tonnage\n\n{about}\n\n![The first page of a report](images/report-desktop.png)"]
     for title, names in zip(GROUPS, PAGES, strict=True):
-        pages = "\n".join(f"tasks/{name}" if names is PAGES[0] else name for name in names)
+        pages = "\n".join(names)
         parts.append(f"```{{toctree}}\n:caption: {title}\n:maxdepth: 1\n\n{pages}\n```")
     parts.insert(2, f"```{{toctree}}\n:caption: Learn\n:maxdepth: 1\n\nlesson\n{lessons}\n```")
     parts.append(

@@ -128,7 +128,7 @@ def test_other_lines_say_what_to_type(
 
 
 def test_bench_takes_the_words_of_genai_perf() -> None:
-    """``docs/tasks/measurements.md`` promises its flags for load and lengths."""
+    """``docs/tasks.md`` promises its flags for load and lengths."""
     words = [
         "-m",
         "llama",

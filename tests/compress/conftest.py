@@ -89,7 +89,7 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
         timeout=600,
         env={**os.environ, "PYTHONPATH": str(sites[0]), "HF_HUB_OFFLINE": "1"},
     )
-    for name, page in (("text", "availability"), ("held", "which-path")):
+    for name, page in (("text", "systems"), ("held", "which-path")):
         shutil.copy(DOCS / f"{page}.md", folder / f"{name}.txt")
     return folder
 

@@ -50,7 +50,7 @@ DISAGGREGATED = Flag(
 )
 SCENARIO = (
     "YAML or JSON file with the question (tonnage schema); flags stand in place of what it says."
-    " Several files are use cases of one fleet (docs/fleet.md). A file that describes a non-LLM"
+    " Several files are use cases of one fleet (docs/systems.md). A file that describes a non-LLM"
     " service (docs/services.md) takes only --requests, --seed, --report and --json."
 )
 

@@ -98,7 +98,7 @@ def _open_lessons(folder: Path) -> Iterator[str]:
 @with_flags()
 def mcp(*, root: Path = Path()) -> None:
     """Offer size, simulate, memory, compare and catalog to an agent, over standard input and output
-    (docs/agents.md).
+    (docs/python.md).
 
     Args:
         root: Folder whose files a question may name, and no others (default: the current folder).

@@ -168,7 +168,7 @@ def add_adapters(c: list[float], deployment: Deployment) -> None:
 
 ENCODER_MARK = (
     "images: the encoder is estimated by its layers at the language model's efficiencies; published"
-    " encoders of 16 bits take about as long (docs/images-and-adapters.md), and decoding of image"
+    " encoders of 16 bits take about as long (docs/workload.md), and decoding of image"
     " files on the CPU comes on top"
 )
 

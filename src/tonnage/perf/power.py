@@ -11,7 +11,7 @@ The root says that a unit that is busy for a tenth of a step still draws a third
 clocks and voltage stay up between kernels. The term ``blocks`` is of mixtures of experts in FP8
 with a scale per block of weights, whose kernels draw more on every engine that was measured. The
 fit gives links no watts. The three numbers and the errors of models that were left out are fitted
-by ``./fit energy`` (docs/energy.md); idle watts are read off nvidia-smi.
+by ``./fit energy`` (docs/cost.md); idle watts are read off nvidia-smi.
 
 A power limit makes arithmetic slower: its rate follows the watts to a power that published sweeps
 give (``clocks`` of ``power.json``). Reading keeps its rate, since the clock of the memory does not

@@ -137,7 +137,7 @@ class Gpu:
 
 LEAST_CAP, LEAST_CLOCK = 0.6, 0.5
 """The lowest power limit and clock, as shares, that rates are known for: below, published rates
-fall steeply and apart (docs/energy.md)."""
+fall steeply and apart (docs/cost.md)."""
 
 _CAP = re.compile(r"^(\d+(?:\.\d+)?)\s*(w|kw|%)?$", re.IGNORECASE)
 

@@ -462,7 +462,7 @@ class SearchAsked:
     )
     power_cap: Text = leaf(
         "Power limit of each GPU, such as 500W or 70% of its board power: arithmetic takes longer,"
-        " and no GPU draws more (docs/energy.md)."
+        " and no GPU draws more (docs/cost.md)."
     )
     gpu_clock: Number = leaf(
         "Clock that each GPU is locked to, such as 80%: arithmetic takes longer, steps draw less.",

@@ -99,7 +99,7 @@ def _backend(text: str) -> tuple[Target, float]:
     if target.tls:
         raise InputError(
             f"{where}: '{url}' is https, which the gateway does not speak; write http://, or let"
-            " Envoy or nginx reach it (docs/gateway.md)"
+            " Envoy or nginx reach it (docs/load-balancing.md)"
         )
     if HOST.fullmatch(target.host) is None:
         raise InputError(f"{where}: '{url}' has no host name or address; {HOSTS}")
