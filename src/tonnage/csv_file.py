@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tonnage.errors import InputError
 
+MAX_NAME = 100  # characters of a file's name in a message
 MAX_BYTES = 200_000_000
 """Size of a file above which it is refused rather than read."""
 
@@ -40,7 +41,9 @@ def read_text(
     Raises:
         InputError: no such file, a folder, too large, not UTF-8 text, or a proxy's log in text.
     """
-    place = f"{where}: {path}" if where else str(path)
+    name = str(path)
+    name = name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
+    place = f"{where}: {name}" if where else name
     try:
         data = _bytes_of(path, most)
     except (OSError, ValueError) as error:

@@ -80,9 +80,7 @@ def test_links_to_the_repository_lead_to_what_the_site_has(tmp_path: Path) -> No
     stage(tmp_path / "source")
     text = (tmp_path / "source" / "course.md").read_text(encoding="utf-8")
     assert "[rag-assistant.yaml](path:files/examples/rag-assistant.yaml)" in text
-    assert "](lessons/05-" in (tmp_path / "source" / "tasks.md").read_text(
-        encoding="utf-8"
-    )
+    assert "](lessons/05-" in (tmp_path / "source" / "tasks.md").read_text(encoding="utf-8")
     assert not re.search(
         r"\]\(\.\./(?:src|tools|examples)/",
         "".join(p.read_text() for p in (tmp_path / "source").glob("*.md")),

@@ -48,7 +48,7 @@ def test_a_table_of_our_own_steps_predicts_what_we_predict(tmp_path: Path) -> No
     d = deployment()
     other = with_table(tmp_path, d)
     stated = reduction(other)
-    assert stated.worst < 18  # where CUDA graphs end
+    assert stated.worst < 20  # where CUDA graphs end
     assert stated.prefill_mape < 1.5
     assert step_model(other).frontend_s == step_model(d).frontend_s
     a, b = (step_model(each).coefficients for each in (d, other))
@@ -166,7 +166,7 @@ def test_the_stated_error_is_that_of_the_steps(model: StepModel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "mean", "worst"), [("vllm", 1, 18), ("tensorrt-llm-0.15", 1, 5), ("nim-2024", 4, 15)]
+    ("engine", "mean", "worst"), [("vllm", 1, 20), ("tensorrt-llm-0.15", 1, 5), ("nim-2024", 4, 15)]
 )
 def test_steps_of_our_own_model_come_back(engine: str, mean: float, worst: float) -> None:
     """Decode attention of 2024 goes in waves of blocks, which two terms only follow on average.

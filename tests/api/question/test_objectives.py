@@ -57,7 +57,7 @@ def test_forms_of_growth() -> None:
 
 @cache
 def grown() -> Plan:
-    return tonnage.size(**ASKED, peak_rps=100, growth="5%/month")
+    return tonnage.size(**ASKED, peak_rps=97, growth="5%/month")
 
 
 def systems_at(rate: float) -> int:
@@ -71,20 +71,20 @@ def test_later_systems_are_those_that_the_search_gives_for_the_later_load() -> N
     found = grown().growth
     assert [one.months for one in found.ahead] == [12, 24, 36]
     for one in found.ahead:
-        assert one.requests_per_second == pytest.approx(100 * 1.05**one.months)
+        assert one.requests_per_second == pytest.approx(97 * 1.05**one.months)
         assert one.systems == systems_at(one.requests_per_second)
     plan, found = grown(), grown().growth
     assert found.months_left > 0
-    rates = [100 * 1.05 ** (found.months_left + more) for more in (0, 1)]
+    rates = [97 * 1.05 ** (found.months_left + more) for more in (0, 1)]
     assert systems_at(rates[0]) == plan.choice.systems
     assert systems_at(rates[1]) > plan.choice.systems
 
 
 def test_spare_systems_and_those_that_stand_by_are_counted_later_too() -> None:
-    plain, spare = grown(), tonnage.size(**ASKED, peak_rps=100, growth="5%/month", spare=1)
+    plain, spare = grown(), tonnage.size(**ASKED, peak_rps=97, growth="5%/month", spare=1)
     standing = tonnage.size(
         **ASKED,
-        peak_rps=100,
+        peak_rps=97,
         growth="5%/month",
         availability="99.9%",
         mtbf="8000h",
@@ -122,7 +122,7 @@ def test_systems_that_exist_and_plans_without_a_choice_are_left_as_they_are() ->
         with_growth(plan, replace(question(peak_rps=10), growth_per_month=0.1), lambda one: plan)
         is plan
     )
-    have = tonnage.size(**ASKED, peak_rps=100, growth="5%/month", have="2xdgx-h100")
+    have = tonnage.size(**ASKED, peak_rps=97, growth="5%/month", have="2xdgx-h100")
     assert have.growth is None
     assert have.existing.months_left is not None
 

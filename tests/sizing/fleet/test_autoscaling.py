@@ -112,7 +112,7 @@ def fleet() -> FleetOverHours:
 def test_what_is_proposed_saves_and_holds_when_it_is_run_again() -> None:
     found = proposed()
     assert {one.metric for one in found.proposals} == {"outstanding", "rate"}
-    assert found.fixed.instance_hours == pytest.approx(3 * 24, rel=0.001)
+    assert found.fixed.instance_hours == pytest.approx(4 * 24, rel=0.001)
     for one in found.proposals:
         begins = max(
             one.least, -(-first_load(fleet().whole) // one.target) if one.metric == "rate" else 1

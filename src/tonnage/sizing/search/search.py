@@ -39,7 +39,7 @@ from tonnage.sizing.search.deployment_capacity import Contender, Sized
 from tonnage.sizing.search.disaggregated import contenders_of, poolable
 from tonnage.sizing.search.objectives import Aim, FewestGpus, Key, MostLoad, ShortestAnswers
 from tonnage.sizing.search.search_space import narrowed, prepare
-from tonnage.sizing.search.tuning import variants
+from tonnage.sizing.search.tuning import tries_front_ends, variants
 from tonnage.sizing.search.warm_start import Learned, expecting, most_of, shares_of
 
 if TYPE_CHECKING:
@@ -669,9 +669,11 @@ class Contest:
 
     def _most(self, one: Contender) -> float:
         """Requests per second that an instance of a deployment cannot exceed with any knobs: hardly
-        more than it completes when busy.
+        more than it completes when busy, unless more front ends would let it.
         """
         slowdown, outcome = self._slowdown(one), self.outcomes[one.ready.place]
+        if tries_front_ends(one, one.bound(slowdown)):
+            return one.bound(slowdown)
         busy = (
             one.saturation(slowdown)
             if isinstance(outcome, Sized)

@@ -92,6 +92,12 @@ PER_TOKEN = ("tpot", "itl")
 """Metrics of the time from one token to the next."""
 
 
+def tries_front_ends(one: Contender, rate: float) -> bool:
+    """Whether several front ends are tried, because one is busy for much of its time at a rate."""
+    busy = one.instance.front_end_busy(rate)
+    return "front_ends" in one.question.free_moves and busy > FRONT_END_BUSY
+
+
 def variants(
     one: Contender, outcome: Sized | Reason, *, everything: bool = False
 ) -> list[list[Ready]]:
@@ -107,7 +113,7 @@ def variants(
     moves = [
         move
         for move in one.question.free_moves
-        if move != "front_ends" or one.instance.front_end_busy(rate) > FRONT_END_BUSY
+        if move != "front_ends" or tries_front_ends(one, rate)
     ]
     ways = []
     for settings in _ways(one.ready, moves, smaller=smaller, larger=larger):
