@@ -33,6 +33,7 @@ from tools.fit.free_terms import free_terms
 from tools.fit.prior_widths import Learned
 from tools.fit.processes import Processes
 from tools.fit.residuals import HeldOut, carried_over, residual_table
+from tools.fit.silicon.table import sample_file
 from tools.fit.solving import rounded
 from tools.fit.terms import DERIVED, NIM, ORIGINS, layout
 
@@ -252,7 +253,6 @@ def _sample(file_given: Path | str | None) -> Path | None:
     either. Raises InputError: its name alone is given, and the wheel is not installed.
     """
     from tools.fit.silicon.sample import installed_sample
-    from tools.fit.silicon.table import sample_file
 
     return installed_sample() if file_given is None else sample_file(Path(file_given))
 
