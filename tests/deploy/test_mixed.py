@@ -111,6 +111,8 @@ def test_haproxy_reads_it(target: str, tmp_path: Path) -> None:
         data = next(one["data"] for one in objects if one["kind"] == "ConfigMap")
         path = tmp_path / "haproxy.cfg"
         path.write_text(data["haproxy.cfg"])
+    # here no resolver knows the machines, which would take five seconds
+    path.write_text(path.read_text().replace("init-addr libc,none", "init-addr none"))
     assert HAPROXY is not None
     command = [HAPROXY, "-c", "-f", str(path)]
     told = {"NAMESPACE": "x"}
