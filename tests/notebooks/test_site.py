@@ -19,7 +19,7 @@ QUESTIONS = {  # what a reader types, and the page that one of the first five re
     "benchmark file": "tasks",
     "trace": "tasks",
     "size RAG": "tasks",
-    "FP8 GPUs": "tasks",
+    "FP8 GPUs": "lessons/07-optimisations",
     "conversations": "tasks",
     "disaggregated pools": "tasks",
     "offline night": "tasks",
