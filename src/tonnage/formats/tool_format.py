@@ -158,8 +158,8 @@ def points_of(document: Any) -> Points | None:
 
 
 def holds_requests(document: Any) -> bool:
-    """Whether a parsed document, or the first of a file with one a line, is of a file with single
-    requests.
+    """Whether a parsed document comes from a file with single requests; of a file with a document
+    in each line, the first is looked at.
     """
     return any(
         tool_format.requests and tool_format.requests.recognises(document)

@@ -114,8 +114,8 @@ class NeedsMoreGpus:
 
 @strict
 class NotSure:
-    """A single client meets the limits as predicted, but not with steps as many times as long as
-    the asked confidence allows for.
+    """A single client meets the limits as predicted, but not with steps that are
+    longer by the factor of the requested confidence.
     """
 
     breach: Breach

@@ -96,8 +96,8 @@ def _is_sparse(quantized: Mapping[str, Any]) -> bool:
 
 
 def has_block_scales(quantized: object) -> bool:
-    """Whether a scale of FP8 is of a block of weights: ``weight_block_size`` or, of
-    compressed-tensors, the strategy "block".
+    """Whether FP8 weights have a scale for each block: ``weight_block_size``, or the strategy
+    "block" of compressed-tensors.
     """
     if not isinstance(quantized, Mapping):
         return False

@@ -54,7 +54,7 @@ MEMORY = Bounds("a share of the memory", 0, 1, above=True)
 def leaf(
     about: str,
     *,
-    one: str = "",
+    about_simulate: str = "",
     file: bool = False,
     unit: Unit = "",
     aliases: tuple[str, ...] = (),
@@ -64,7 +64,7 @@ def leaf(
     ``bounds`` what the number may be.
 
     Args:
-        one: what it says to ``simulate``, where that takes one value of what ``size`` tries or
+        about_simulate: its help in ``simulate``, which takes one value of what ``size`` tries or
             chooses.
         file: whether it is the path of a file.
         aliases: what engines call it.
@@ -73,7 +73,7 @@ def leaf(
         default=None,
         metadata={
             "about": about,
-            "one": one,
+            "about_simulate": about_simulate,
             "file": file,
             "unit": unit,
             "aliases": aliases,
@@ -151,7 +151,7 @@ class SessionsAsked:
     tool_tokens: Length = leaf("Length of a tool's result (default: the prompt length).")
     longest_pause: Text = leaf(
         "Recorded pauses are cut to this (default: 10min).",
-        one="Recorded pauses are cut to this (default: they stay as they are).",
+        about_simulate="Recorded pauses are cut to this (default: they stay as they are).",
     )
     session_tiers: bool | None = leaf(
         "Show how many recorded sessions a system holds at each speed and time to first token, what"
@@ -199,7 +199,7 @@ class DemandAsked:
         "24 or 168 hourly loads, as values with commas or in a .csv: requests per second, or shares"
         " where a mean or a peak is given; of several regions a file each with its hours from UTC,"
         " which are added up: eu:eu.csv@+1,us:us.csv@-5.",
-        one=(
+        about_simulate=(
             "24 or 168 hourly loads in requests per second, for profile arrivals; a request rate"
             " sets their mean."
         ),
@@ -209,7 +209,7 @@ class DemandAsked:
         "File of recorded requests (the formats of Azure, Mooncake or BurstGPT, timestamp,isl,osl,"
         " a run folder, or what vllm bench, GenAI-Perf, AIPerf or GuideLLM kept of single"
         " requests); it is replayed with its bursts.",
-        one=(
+        about_simulate=(
             "File of recorded requests, replayed with its lengths unless others are given; sets the"
             " arrivals."
         ),
@@ -249,7 +249,7 @@ class LimitsAsked:
     ttft: Texts = leaf(
         'Limit on the time to first token (TTFT), such as "p95<=500ms"; mean, p50, p90, p95 or p99;'
         " repeatable.",
-        one=(
+        about_simulate=(
             "Limit on the time to first token (TTFT) whose violations are counted, such as"
             ' "p95<=500ms"; repeatable.'
         ),
@@ -280,7 +280,7 @@ class SearchAsked:
 
     gpu: Texts = leaf(
         f"GPUs to try, separated by commas (default: {DEFAULT_GPUS}).",
-        one="GPU id (default: h100-sxm-80gb).",
+        about_simulate="GPU id (default: h100-sxm-80gb).",
     )
     system: Texts = leaf(
         "Servers to buy in, one of each GPU, such as 4xl40s, 1xh100, a cloud's machine type"
@@ -291,14 +291,14 @@ class SearchAsked:
         " int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, or all of these; tf32, fp32; +kv-fp16, +kv-fp8"
         " (E4M3 or E5M2, of one size), +kv-int8 or +2:4 may follow each of them (default: the"
         " format that the model is published in; fp16,fp8 where that has 16 bits).",
-        one=(
+        about_simulate=(
             "Number format, such as fp16, fp8, awq or fp8+kv-fp8 (default: the one that the model"
             " is published in, fp16 for 16 bits)."
         ),
     )
     tp: Counts = leaf(
         "Tensor-parallel degrees to try, separated by commas (default: 1,2,4,8).",
-        one="Tensor-parallel degree (default: 1).",
+        about_simulate="Tensor-parallel degree (default: 1).",
     )
     pp: Counts = leaf(
         "Pipeline-parallel degrees, separated by commas (default: 1; size tries more where a model"
@@ -307,7 +307,7 @@ class SearchAsked:
     dp: Counts = leaf(
         "Numbers of data-parallel attention ranks of a mixture of experts, separated by commas "
         "(default: 1, with latent attention also one per GPU).",
-        one=(
+        about_simulate=(
             "Data-parallel attention ranks of a mixture of experts; each has TP GPUs and its own"
             " requests (default: 1)."
         ),
@@ -315,26 +315,26 @@ class SearchAsked:
     ep: Counts = leaf(
         "Expert-parallel degrees to try, separated by commas (default: 1, and the number of GPUs of"
         " an instance).",
-        one="Expert-parallel degree of a mixture of experts (default: 1).",
+        about_simulate="Expert-parallel degree of a mixture of experts (default: 1).",
     )
     engine: Texts = leaf(
         "Engine presets to try, separated by commas: tensorrt-llm, vllm or sglang for the newest,"
         " or a version such as vllm-0.19 of `tonnage catalog engines` (default:"
         " tensorrt-llm,vllm).",
-        one=(
+        about_simulate=(
             "Engine preset: tensorrt-llm, vllm or sglang for the newest, or a version such as"
             " nim-2024 of `tonnage catalog engines` (default: tensorrt-llm)."
         ),
     )
     max_batch_size: Counts = leaf(
         "Numbers of sequences that may run at once, to try (default: the engine's own).",
-        one="Sequences that run at once (default: the engine's own).",
+        about_simulate="Sequences that run at once (default: the engine's own).",
         aliases=("max_num_seqs", "max_running_requests"),
         bounds=SETTING,
     )
     max_num_tokens: Counts = leaf(
         "Token budgets of a step, to try (default: the engine's own).",
-        one="Token budget of one step (default: the engine's own).",
+        about_simulate="Token budget of one step (default: the engine's own).",
         aliases=("max_num_batched_tokens", "chunked_prefill_size"),
         bounds=SETTING,
     )
@@ -384,7 +384,8 @@ class SearchAsked:
     classes: Texts = leaf(
         "Class of traffic with its own load, lengths, limits and priority, the highest priority"
         " first, such as chat:peak_rps=20,isl=1000,osl=200,ttft=p95<=500ms; repeatable.",
-        one="Classes of the traffic, the highest priority first, with their shares and limits on"
+        about_simulate="Classes of the traffic, the highest priority first, with their shares and"
+        " limits on"
         ' the first token: "chat 0.7 ttft=1s, batch 0.3".',
         aliases=("class",),
     )
@@ -394,7 +395,7 @@ class SearchAsked:
     )
     disaggregated: bool | str | None = leaf(
         "Prefill and decode apart: true for size, which finds the ratio, such as 1:2 for simulate.",
-        one="Prefill and decode apart: instances of each pool, such as 1:2.",
+        about_simulate="Prefill and decode apart: instances of each pool, such as 1:2.",
     )
     kv_link: Text = leaf(
         "Bytes per second that a GPU sends to the other pool, such as 50GB/s (default: NVLink"
@@ -415,7 +416,7 @@ class SearchAsked:
     speculation: Text = leaf(
         "Speculative decoding to try beside plain decoding: draft=MODEL, eagle, mtp, medusa,"
         ' redrafter or ngram, such as "eagle k=3 acceptance=0.7".',
-        one=(
+        about_simulate=(
             'Speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run'
             " without it too."
         ),
@@ -432,7 +433,7 @@ class SearchAsked:
         "Arrival process of the open loop (default: poisson); mmpp changes between the two states"
         " of mmpp (simulate alone); trace replays the trace of the demand, as size always does with"
         " one, and profile simulates its hours one after another (size looks at the busiest one).",
-        one=(
+        about_simulate=(
             "Arrival process of the open loop (default: poisson); mmpp changes between the states"
             " of mmpp; trace replays the trace, stretched to a rate that is given; profile runs"
             " once through the hours of the profile."
@@ -449,7 +450,7 @@ class SearchAsked:
     router: Text = leaf(
         "Router between the instances: round-robin, weighted, random, least-outstanding,"
         " least-tokens, least-kv or power-of-two (default: random).",
-        one=(
+        about_simulate=(
             "Router between the instances: round-robin, weighted, random, least-outstanding,"
             " least-tokens, least-kv, power-of-two, or where prompts share something prefix-aware"
             " or session (default: least-outstanding)."
@@ -562,7 +563,7 @@ class Scenario:
     model: Texts = leaf(
         "Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several, separated"
         " by commas, are compared.",
-        one="Catalog id (see tonnage catalog) or path of a Hugging Face config.json.",
+        about_simulate="Catalog id (see tonnage catalog) or path of a Hugging Face config.json.",
     )
     layout: Text = leaf(
         "Architecture as which a config.json is read whose own leaves something open, such as"
@@ -627,7 +628,7 @@ class Scenario:
     search: SearchAsked = field(default_factory=SearchAsked)
     seed: int | None = leaf(
         "Seed of every random draw (default: 0).",
-        one="Seed of every random draw (default: 0; in the lesson 42).",
+        about_simulate="Seed of every random draw (default: 0; in the lesson 42).",
         bounds=Bounds("a seed", 0),
     )
 
@@ -701,9 +702,9 @@ class Leaf:
 
     path: tuple[str, ...]  # branch and name, such as ("limits", "ttft")
     kind: Any  # its annotation
-    about: str  # one sentence; ``one`` is what it says to ``simulate``, where that differs
+    about: str  # one sentence; ``about_simulate`` is its help there, where that differs
     file: bool  # whether a text there is a path
-    one: str = ""
+    about_simulate: str = ""
     unit: Unit = ""  # the units that a number may be written in, a key of ``written_numbers.UNITS``
     # what engines call it: taken as well by the command, in a file and in Python
     aliases: tuple[str, ...] = ()
@@ -794,7 +795,7 @@ def simulated_leaves() -> Iterator[Leaf]:
     for part in (*leaves(), *leaves(SimulationAsked, ("simulate",))):
         described = part.path[0] in ("search", "lengths", "sessions", "simulate")
         if (described and part.name not in OF_SIZE) or part.name in OTHERS:
-            words = part.one or part.about
+            words = part.about_simulate or part.about
             yield replace(
                 part, about=f"{words[:-1]}; several make a sweep." if part.name in SWEPT else words
             )

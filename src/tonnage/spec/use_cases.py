@@ -2,7 +2,7 @@
 
 Reading speed is about 250 words a minute, or 200 ms a token; fast readers take 90 ms a token.
 Lengths and limits follow NVIDIA's course "Sizing LLM Inference Systems" and its blog posts on
-benchmarking (2024): whoever reads along needs 250 ms a token in the 99th percentile, data
+benchmarking (2024): a person who reads along needs 250 ms a token in the 99th percentile, data
 generation 35 ms. They are starting points, stated in every plan that uses them.
 
 The four patterns of short and long prompts and outputs set lengths and mode and no limits: 128 and

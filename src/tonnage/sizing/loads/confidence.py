@@ -3,8 +3,8 @@
 Predictions are off by unknown factors, which are distributed like the held-out errors
 (``perf.prediction_error``) of what is predicted. The number of systems at a confidence of 80 % is
 the smallest that meets the limits when each of these factors is as bad as its 80th percentile:
-every step takes as many times as long as the error of requests/s says, and every limited latency is
-as many times as long as the error of its metric says (``Slowdown``). That all errors are at the
+every step is longer by the factor of the error of requests/s, and every limited latency by the
+factor of the error of its metric (``Slowdown``). That all errors are at the
 same percentile at once is on the safe side. Uncertainty of the traffic is left out: it is taken as
 asked.
 
