@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from pathlib import Path
@@ -299,6 +300,26 @@ def test_a_rate_that_drifts_is_no_poisson_process(tmp_path: Path) -> None:
     assert found.dispersion_error > 2
     api.fit_workload(trace, tmp_path / "scenario.yaml")
     assert_reproduced(trace, tmp_path / "scenario.yaml")
+
+
+def test_a_fit_on_a_full_disk_names_the_folder_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, folder = tmp_path / "trace.csv", tmp_path / "fitted"
+    trace.write_text("timestamp,isl,osl\n" + "".join(f"{t},{90 + t},{t}\n" for t in range(1, 99)))
+    folder.mkdir()
+    write = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        write(path, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")  # without the name of a file
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError) as caught:
+        api.fit_workload(trace, folder / "scenario.yaml")
+    assert str(folder) in str(caught.value)
+    assert "cannot be written (No space left on device)" in str(caught.value)
+    assert not list(folder.iterdir())
 
 
 def test_correlated_lengths_stay_together(tmp_path: Path) -> None:
