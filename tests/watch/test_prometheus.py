@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.answering import answering
-from tests.workload.test_history import MONDAY, answer, series
+from tests.workload.prometheus_history import MONDAY, answer, series
 from tonnage.api.compare import read_history
 from tonnage.cli.main import run
 from tonnage.watch import settings
