@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.deployments import knobs_of
 from tests.strategies import coefficient_array
 from tonnage.perf.step import StepModel
+from tonnage.spec.lengths import Lengths
 
 STEP = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
 
@@ -44,3 +45,6 @@ def session(*requests, **more):
         "requests": list(requests),
         **more,
     }
+
+
+ANY = Lengths(mean=1.0)
