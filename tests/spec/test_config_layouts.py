@@ -147,6 +147,10 @@ def test_what_a_file_says_beside_its_sizes(tmp_path: Path) -> None:
         ({"architectures": []}, ["architectures"]),
         ({"architectures": ["LlamaForCausalLM", "MistralForCausalLM"]}, ["architectures"]),
         ({"is_encoder_decoder": True}, ["encoder"]),
+        (
+            {"architectures": ["LlamaForSequenceClassification"]},
+            ["one pass", "LlamaForCausalLM", "1 token"],
+        ),
         ({"vision_config": {"hidden_size": 1024}}, ["vision_config"]),
         *(
             ({"num_hidden_layers": count}, ["num_hidden_layers"])
