@@ -171,6 +171,10 @@ def one_line(error: pytest.ExceptionInfo[InputError], *words: str) -> None:
         ({"architectures": []}, ["architectures"]),
         ({"architectures": ["LlamaForCausalLM", "MistralForCausalLM"]}, ["architectures"]),
         ({"is_encoder_decoder": True}, ["encoder"]),
+        (
+            {"architectures": ["LlamaForSequenceClassification"]},
+            ["one pass", "LlamaForCausalLM", "1 token"],
+        ),
         ({"vision_config": {"hidden_size": 1024}}, ["vision_config"]),
         *(
             ({"num_hidden_layers": count}, ["num_hidden_layers"])
