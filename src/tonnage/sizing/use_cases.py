@@ -225,8 +225,8 @@ def _pools_apart(asked: Sequence[Asked], spare: int) -> list[UseCasePool]:
 
 
 def _options(one: Asked) -> list[Option]:
-    """The deployments of a use case: those that its plan sized, with as many instances as its
-    division asks for, and those that it left out, with the fewest that they may take.
+    """The deployments of a use case: the ones in its plan, with as many instances as its division
+    asks for, and the ones that it left out, with the fewest that they may take.
 
     Where requests are no drawn stream, every pool is as the plan has it.
     """

@@ -31,8 +31,8 @@ class Option:
 
     Attributes:
         pool: the instances that it takes.
-        rank: its place in the plan of its use case, the choice first; those that the plan left out
-            come last.
+        rank: its place in the plan of its use case, the choice first, and the deployments that
+            the plan left out last.
         sized: whether so many instances were seen to hold every limit.
         left_out: whether the plan left it out, so that ``pool`` has the fewest that it may take.
     """

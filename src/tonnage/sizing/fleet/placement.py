@@ -4,8 +4,8 @@ of these holds, and what the loss of one takes.
 An instance takes whole GPUs of one system, or whole systems where it is wider. Placing is bin
 packing. First-fit decreasing is optimal where every width divides the next larger one (Coffman,
 Garey and Johnson, Bin packing with divisible item sizes, 1987), as 1, 2, 4 and 8 do. Other widths
-are searched exactly where they have at most ``MOST_STATES`` states, else first-fit decreasing
-stands, which then may take more than the fewest systems.
+are searched exactly where they have at most ``MOST_STATES`` states; otherwise the answer is that of
+first-fit decreasing, which may take more than the fewest systems.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def _lost(pools: Sequence[Instances], parts: Sequence[Placed], gpus: int) -> Sys
 
 def _remaining(part: Placed, lost: Placed) -> int:
     """Systems of a part that may take instances after a system of ``lost`` is lost: of an instance
-    that spans several, the rest of its own.
+    that spans several, the rest of its systems.
     """
     if part.spans > 1:
         return part.spans - 1 if part is lost else 0
