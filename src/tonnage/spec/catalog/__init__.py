@@ -21,6 +21,7 @@ from tonnage.spec.catalog import entries
 from tonnage.spec.catalog.entries import plain, shipped_yaml
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import (
+    ARCHES,
     Gpu,
     System,
     is_hardware_file,
@@ -178,10 +179,27 @@ def find_gpu(name_or_path: str) -> Gpu:
         return gpu
     system = system_spelled(name_or_path)
     if system is None:
+        _refuse_generation(name_or_path)
         raise UnknownName(
             "GPU", _shown(name_or_path), entries.gpu_shelf().by_name, "the path of a YAML file"
         )
     return gpu_of(system)
+
+
+def _refuse_generation(name: str) -> None:
+    """Raises InputError: it names a generation of GPUs, such as "Hopper", "gfx942" or "sm_90"."""
+    code = re.sub(r"[\s_-]", "", name.casefold())
+    generation = ARCHES.get(code, code).casefold().replace(" ", "")
+    gpus = [
+        gpu
+        for gpu in entries.gpu_shelf().by_name.values()
+        if gpu.arch.casefold().replace(" ", "") == generation
+    ]
+    if gpus:
+        names = ", ".join(gpu.name for gpu in gpus)
+        raise InputError(
+            f"GPU '{_shown(name)}' is a generation, {gpus[0].arch}; name one of its GPUs: {names}"
+        )
 
 
 def machine_meant(name: str) -> System | None:
