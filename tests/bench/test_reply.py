@@ -311,6 +311,22 @@ def test_amd_s_library_gives_the_joules_of_its_gpus(
         DriverGpus()
 
 
+def test_a_driver_that_fails_is_quoted_up_to_80_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = amd_library(counter=True)
+
+    def failing() -> None:
+        raise library.AmdSmiException("error 7: " + "0123456789" * 20)
+
+    monkeypatch.setattr(library, "amdsmi_init", failing)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setitem(sys.modules, "amdsmi", library)
+    monkeypatch.setattr("tonnage.bench.scrape.AMD_DRIVER", tmp_path)
+    with pytest.raises(InputError, match=r"cannot be asked \(error 7: [0-9]{71}\); leave it out"):
+        DriverGpus()
+
+
 @pytest.mark.live
 def test_joules_of_a_token_by_dcgm_s_page_are_those_of_the_power_curve(tmp_path: Path) -> None:
     """A GPU that draws 300 W and 10 W more every second, and a PDU that says twice as much."""

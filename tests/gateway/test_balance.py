@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 
 import pytest
+from prometheus_client import Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.fakes import (
@@ -23,7 +25,7 @@ from tests.gateway.fakes import (
 )
 from tonnage import api
 from tonnage.gateway.balancer import BLOCK, Asked, Prefixes
-from tonnage.gateway.server import gateway
+from tonnage.gateway.server import FIRST_BYTE, gateway
 from tonnage.simulator.router import ROUTERS
 from tonnage.version import VERSION
 
@@ -37,6 +39,13 @@ async def test_every_policy_serves_and_spreads(policy: str) -> None:
             ) == (200, b"ok")
         assert sum(got.line.startswith(b"POST") for fake in fakes for got in fake.got) == 60
         assert all(fake.got for fake in fakes)
+
+
+def test_buckets_of_first_bytes_are_prometheus_and_then_half_minutes() -> None:
+    short = [bound for bound in FIRST_BYTE if bound <= 10]
+    assert set(short) <= set(Histogram.DEFAULT_BUCKETS)
+    assert all(bound % 30 == 0 for bound in FIRST_BYTE[len(short) :])
+    assert max(b / a for a, b in itertools.pairwise(FIRST_BYTE)) <= 3
 
 
 async def test_weights_share_the_load() -> None:
