@@ -18,10 +18,13 @@ import uvloop
 
 from tests.bench.live import question, run
 from tonnage.api.bench import prepare_bench, run_bench
+from tonnage.bench import exact_replies
 from tonnage.bench import receiver as module
 from tonnage.bench.connection import Connection
+from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.receiver import LEAST_PAUSE_NS, MOST_PAUSE_NS, Receiver
+from tonnage.bench.reply import Reply
 from tonnage.bench.selftest import server_log
 from tonnage.errors import InputError
 from tonnage.results.store import read_run, read_tokens
@@ -150,6 +153,54 @@ def test_no_piece_is_earlier_than_the_one_before_it(
         connection.close()
 
     in_loop(play)
+
+
+def test_a_connection_with_a_broken_reply_carries_no_other(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    failures: list[tuple[str, ...]] = []
+    exchange: Any = SimpleNamespace(
+        data=b"GET / HTTP/1.1\r\n\r\n",
+        reply=Reply(find_endpoint("chat", model="m")),
+        fail=lambda *words: failures.append(words),
+    )
+    usable: list[bool] = []
+
+    async def play(made: Receiver) -> None:
+        connection = Connection(
+            asyncio.get_running_loop(), lambda done, _: usable.append(done.usable), made, pair[0]
+        )
+        connection.send(exchange)
+        connection.received(time.monotonic_ns(), b"no reply of HTTP\r\n\r\n")
+        connection.look()
+
+    in_loop(play)
+    assert [words[0] for words in failures] == ["broken reply"]
+    assert usable == [False]
+    assert pair[0].fileno() == -1  # closed
+
+
+def test_an_exact_server_sends_in_order_what_its_client_takes_late(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    client, server = pair
+    pieces = [bytes([65 + place]) * size for place, size in enumerate((9_000_000, 3, 70_000, 1))]
+    received = bytearray()
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        server.setblocking(False)
+        ended: list[object] = []
+        connection = exact_replies.Connection(loop, server, lambda *_: None, ended.append)
+        for piece in pieces:
+            connection.send(piece)
+        while len(received) < sum(map(len, pieces)):
+            received.extend(await loop.sock_recv(client, 2**20))
+        connection.close()
+        assert ended == [connection]
+
+    uvloop.run(asyncio.wait_for(play(), 20))
+    assert received == b"".join(pieces)
 
 
 def test_prompts_larger_than_a_socket_takes_at_once_arrive(tmp_path: Path) -> None:
