@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -24,7 +25,7 @@ from tests.bench.live import question
 from tests.bench.test_truth import record
 from tonnage.api.bench import bench, prepare_bench, run_bench
 from tonnage.bench.connection import parse_url, request_bytes, request_head
-from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.endpoints import error_of, find_endpoint
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.intervals import gap_intervals, other_definitions, single_gaps
 from tonnage.bench.prompts import PLAIN_WORDS
@@ -257,6 +258,26 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
     writer.add(batch(0, 3))
     writer.discard()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"choices": [], "message": "no error"}, ""),
+        ({"type": "response.created", "message": "no error"}, ""),
+        ({"usage": {}, "detail": "no error"}, ""),
+        ({"message": "Service\nUnavailable"}, "Service Unavailable"),
+        ({"detail": [{"loc": ["body"]}]}, "[{'loc': ['body']}]"),
+        ({"message": 3}, ""),
+        ({"choices": [], "error": {"message": "of a stream"}}, "of a stream"),
+        ({"object": "error", "message": "of vLLM"}, "of vLLM"),
+        ({"type": "error", "error": {"code": 3}}, "{'code': 3}"),
+        ({"type": "error"}, "an error without a message"),
+        ({"error": "x" * 300}, "x" * 200),
+    ],
+)
+def test_a_document_is_an_error_by_what_it_holds(document: dict[str, Any], message: str) -> None:
+    assert error_of(document) == message
 
 
 def test_a_request_has_its_key_and_its_length() -> None:
