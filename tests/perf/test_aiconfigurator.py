@@ -39,7 +39,11 @@ def test_the_model_that_is_written_for_it_reads_back_with_its_weights(
     model = find_model(name)
     aiconfigurator.written(model, tmp_path)
     config = tmp_path / "config.json"
-    assert json.loads(config.read_text())["architectures"] == [f"{family}ForCausalLM"]
+    fields = json.loads(config.read_text())
+    assert (fields["architectures"], fields["model_type"]) == (
+        [f"{family}ForCausalLM"],
+        family.lower(),
+    )
     assert read_config(config).group_parameters == model.group_parameters
 
 

@@ -338,6 +338,10 @@ def test_prefixes_decide_until_the_load_is_out_of_balance() -> None:
     assert ROUTERS["prefix-aware"](view, Asked(0, -1, 2_000), memory_of(3)) == 0
     full = view._replace(requests=[0, 40, 1])
     assert ROUTERS["prefix-aware"](full, Asked(0, -1, 1_000), memory_of(3)) == 0
+    # 40 more are out of balance beside 100, and in balance beside 400: 1.1 times as many
+    for fewest, chosen in ((100, 2), (399, 2), (401, 1)):
+        busy = view._replace(requests=[fewest + 1, fewest + 40, fewest])
+        assert ROUTERS["prefix-aware"](busy, Asked(0, -1, 1_000), memory_of(3)) == chosen
 
 
 def test_a_faster_instance_holds_more_requests() -> None:
