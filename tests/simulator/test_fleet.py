@@ -28,7 +28,7 @@ from tonnage.simulator.fleet import simulate_fleet, simulate_routed
 from tonnage.simulator.kernel.driven import drive_fleet, loop_of
 from tonnage.simulator.kernel.fleet import arguments, run_fleet
 from tonnage.simulator.request import Request
-from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Memory, View, memory_of
+from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Memory, View, memory_of, nth_available
 from tonnage.simulator.router import Request as Asked
 from tonnage.spec.workload import Trace
 
@@ -342,6 +342,12 @@ def test_prefixes_decide_until_the_load_is_out_of_balance() -> None:
     for fewest, chosen in ((100, 2), (399, 2), (401, 1)):
         busy = view._replace(requests=[fewest + 1, fewest + 40, fewest])
         assert ROUTERS["prefix-aware"](busy, Asked(0, -1, 1_000), memory_of(3)) == chosen
+
+
+def test_a_number_chooses_among_the_instances_that_are_there() -> None:
+    view = idle(5)._replace(available=[0, 1, 0, 1, 1])
+    assert [nth_available(view, number) for number in range(7)] == [1, 3, 4, 1, 3, 4, 1]
+    assert nth_available(view._replace(available=[0] * 5), 3) == NO_INSTANCE
 
 
 def test_a_faster_instance_holds_more_requests() -> None:
