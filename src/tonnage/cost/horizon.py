@@ -2,8 +2,8 @@
 
 Money is counted in the month in which it is paid: a system with its order, and in every month that
 it is there a twelfth of its yearly hosting, licences and electricity (``cost.cost``); rented GPUs
-by the hours of the month (``cost.options``), at the load of that month. So the costs of a month are
-those that a plan for its load shows, over twelve, with the purchase in place of its depreciation.
+by the hours of the month (``cost.options``), at the load of that month. So a month costs a
+twelfth of what a plan for its load shows, with the purchase in place of its depreciation.
 Nothing is discounted, and what systems are worth at the end is not in any total.
 """
 
@@ -64,12 +64,12 @@ def fallen(decay: float | None, month: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Month:
-    """What one month needs.
+    """One month: its load and its systems.
 
     Attributes:
         need: the systems, spare ones included.
         traffic: the load of a year like this month.
-        serving: what carries it; its ``spare`` systems are among ``need.systems``.
+        serving: an instance; its ``spare`` systems are among ``need.systems``.
         prices: the price list of today.
         least: rented instances that stay on in the quietest hour.
         decay: of the prices.
@@ -91,7 +91,7 @@ class Month:
 
     @cached_property
     def rents(self) -> tuple[Rent, ...]:
-        """What is rented by the hour; nothing where no price is known."""
+        """Machines by the hour; nothing where no price is known."""
         rents = rents_of(self.serving, self.prices)
         return () if isinstance(rents, NoCost) else rents
 
@@ -146,8 +146,8 @@ class Month:
 
 
 def beyond_existing(traffic: Traffic, carried: float) -> Traffic:
-    """What a fleet that carries so many requests/s leaves over, in every hour as much of its
-    requests as of what is provided for.
+    """The load that a fleet leaves over which carries so many requests/s: in every hour the same
+    share of its requests and of what is provided for.
     """
     peak = traffic.peak_requests_per_second
     busiest = max(traffic.profile, default=0.0)
@@ -167,8 +167,8 @@ def beyond_existing(traffic: Traffic, carried: float) -> Traffic:
 
 
 def fewer_hours(traffic: Traffic) -> Traffic:
-    """The load with a profile of at most ``MOST_HOURS`` hours, each of as many of its own at their
-    mean; the busiest are at their highest.
+    """The load with a profile of at most ``MOST_HOURS`` hours, each for as many of the original
+    ones at their mean; the busiest are at their highest.
     """
     hours = sorted(traffic.profile)
     if len(hours) <= MOST_HOURS:
@@ -187,7 +187,7 @@ def compared(
     where: Sequence[Where] = ("on-prem", "cloud", "hybrid"),
     existing: bool = False,
 ) -> Horizon:
-    """What the months cost by each way.
+    """The cost of the months by each way.
 
     Args:
         months: one after another, the first is today.
@@ -239,12 +239,12 @@ class Market:
         return self.months[0].prices.system_usd(self.months[0].serving.system)
 
     @cached_property
-    def most(self) -> int:
+    def highest_need(self) -> int:
         """Systems that the month with the highest load needs."""
         return max(month.need.systems for month in self.months)
 
     def order_usd(self, month: int) -> float:
-        """What a system costs that is delivered in a month."""
+        """The price of a system that is delivered in a month."""
         value = 0.0 if self.price is None else self.price.value
         return value * fallen(self.months[0].decay.systems, month - self.lead)
 
@@ -253,7 +253,7 @@ class Market:
         needs = [month.need.systems for month in self.months]
         needed_before = [max(needs[: place + 1]) for place in range(len(needs))]
         schedules: dict[Purchasing, tuple[int, ...]] = {
-            "now": self._delivered([self.most] * len(needs)),
+            "now": self._delivered([self.highest_need] * len(needs)),
             "steps": self._delivered(needed_before),
             "hour": (0,) * len(needs),
         }
@@ -274,7 +274,7 @@ class Market:
         return {name: self._against(way, hourly) for name, way in ways.items()}
 
     def rented_figures(self) -> tuple[tuple[str, ...], tuple[Figure, ...]]:
-        """What may be rented, in words, and every price of it."""
+        """Offers to rent, in words, and every price of them."""
         month = self.months[0]
         rents = [*month.rents, *(rent for rent, _ in self._terms)]
         offers = tuple(dict.fromkeys(rent.offer for rent in rents))
@@ -285,7 +285,7 @@ class Market:
         return tuple(0 if place < self.lead else count for place, count in enumerate(wanted))
 
     def _way(self, name: Purchasing, systems: tuple[int, ...]) -> HorizonWay:
-        """What so many systems in each month cost, with GPUs by the hour for what they leave."""
+        """The cost of so many systems in each month, with GPUs by the hour for the rest."""
         serving = self.months[0].serving
         if any(systems) and self.price is None:
             return HorizonWay(way=name, reason=NoCost(code="system-price", name=serving.system))
@@ -307,24 +307,29 @@ class Market:
             hourly_gpus=tuple(gpus for _, gpus in rented),
         )
         paid = [usd + rent for usd, (rent, _) in zip(running, rented, strict=True)]
-        bought, left = 0.0, 0.0
+        bought, worth = 0.0, 0.0
         life = MONTHS * self.months[0].prices.depreciation_years.value
         for month, count in way.purchases:
             usd = count * self.order_usd(month)
             paid[month - self.lead] += usd
             bought += usd
-            left += usd * max(0.0, 1 - (len(systems) - month) / life)
-        spare = [
-            max(0, count - month.need.systems)
-            for month, count in zip(self.months, systems, strict=True)
-        ]
+            worth += usd * max(0.0, 1 - (len(systems) - month) / life)
         return replace(
             way,
             purchase_usd=bought,
             usd_by_month=tuple(paid),
-            left_usd=left,
-            idle=sum(spare) / sum(systems) if any(systems) else None,
+            left_usd=worth,
+            idle=self._idle([count * serving.gpus_per_system for count in systems]),
         )
+
+    def _idle(self, gpus: Sequence[int]) -> float | None:
+        """The share of GPUs that not even the peak of a month needs; None without any."""
+        per_instance = self.months[0].serving.gpus_per_instance
+        idle = sum(
+            max(0, count - per_instance * month.needed)
+            for month, count in zip(self.months, gpus, strict=True)
+        )
+        return idle / sum(gpus) if any(gpus) else None
 
     def _against(self, way: HorizonWay, hourly: HorizonWay) -> HorizonWay:
         """The way with the month from which on it is cheaper than renting by the hour."""
@@ -338,13 +343,15 @@ class Market:
 
     def _counts(self) -> list[int]:
         """The numbers of owned systems that are compared: all of them, or where these are many,
-        those that a month needs and some between.
+        the needs of the months and some between.
         """
         hours = max(1, len(self.months[0].traffic.hours))
-        most = min(MOST, max(FEWEST, LOOKED_AT // (hours * len(self.months))))
+        places = min(MOST, max(FEWEST, LOOKED_AT // (hours * len(self.months))))
         span = self.months[0].serving.fleet.systems_per_instance
-        step = max(1, math.ceil(self.most / span / most)) * span
-        return sorted({0, *range(0, self.most, step), *(m.need.systems for m in self.months)})
+        step = max(1, math.ceil(self.highest_need / span / places)) * span
+        return sorted(
+            {0, *range(0, self.highest_need, step), *(m.need.systems for m in self.months)}
+        )
 
     def _cheapest_schedule(self) -> tuple[int, ...]:
         """How many systems are owned in each month where systems, once bought, are kept, and all
@@ -379,7 +386,7 @@ class Market:
 
     @cached_property
     def _terms(self) -> tuple[tuple[Rent, int], ...]:
-        """What is reserved, of each number of years the cheapest machine for an instance."""
+        """Reservations: for each number of years the cheapest machine for an instance."""
         month = self.months[0]
         terms = []
         for years in TERMS:
@@ -392,35 +399,30 @@ class Market:
         """Machines that are reserved for years, one after another as long as one costs less than
         GPUs by the hour, and the rest by the hour; no term goes beyond the last month.
         """
-        held = [0] * len(self.months)  # instances
+        instances = [0] * len(self.months)
         gpus = [0] * len(self.months)
         paid = [0.0] * len(self.months)
-        while terms := self._next_reserved(held):
+        while terms := self._next_reserved(instances):
             for begin, rent, years, machines in terms:
                 usd = machines * self.months[begin].reserved_usd(rent, years) / (MONTHS * years)
                 for month in range(begin, begin + MONTHS * years):
-                    held[month] += machines * rent.instances
+                    instances[month] += machines * rent.instances
                     gpus[month] += machines * rent.gpus
                     paid[month] += usd
-        rented = [month.rent(count) for month, count in zip(self.months, held, strict=True)]
-        each = self.months[0].serving.gpus_per_instance
-        idle = sum(
-            max(0, count - each * month.needed)
-            for month, count in zip(self.months, gpus, strict=True)
-        )
+        rented = [month.rent(count) for month, count in zip(self.months, instances, strict=True)]
         return HorizonWay(
             way="reserved",
             rent_usd=math.fsum((*paid, *(usd for usd, _ in rented))),
             usd_by_month=tuple(usd + rent for usd, (rent, _) in zip(paid, rented, strict=True)),
-            systems=(0,) * len(held),
+            systems=(0,) * len(instances),
             reserved_gpus=tuple(gpus),
             hourly_gpus=tuple(count for _, count in rented),
-            idle=idle / sum(gpus) if any(gpus) else None,
+            idle=self._idle(gpus),
         )
 
     def _next_reserved(self, held: Sequence[int]) -> list[Reserved]:
         """The terms of further machines next to so many instances: of one, or of a large fleet of
-        several at once; of machines of several sizes those that save most.
+        several at once; of machines of several sizes the ones that save most.
         """
         best: tuple[float, list[Reserved]] = (0.0, [])
         for instances in {rent.instances for rent, _ in self._terms}:
@@ -433,15 +435,16 @@ class Market:
             ]
             terms = [term for term in self._terms if term[0].instances == instances]
             saving, reserved = self._reserved_best(saved, terms, machines)
-            if saving > best[0] * (1 + 1e-12):
+            if saving > max(best[0], 1e-9 * math.fsum(saved)):
                 best = saving, reserved
         return best[1]
 
     def _reserved_best(
         self, saved: Sequence[float], terms: Sequence[tuple[Rent, int]], machines: int
     ) -> tuple[float, list[Reserved]]:
-        """What machines save in all, and their terms, by dynamic programming from the last month
-        back; ``saved`` is the rent by the hour that they take the place of in each month.
+        """The saving by machines, and their terms, by dynamic programming from the last month
+        back, of equal costs the earlier term; ``saved`` is the rent by the hour that they take the
+        place of in each month.
         """
         least = [0.0] * (len(saved) + 1)
         chosen: list[Reserved | None] = [None] * len(saved)
@@ -452,7 +455,7 @@ class Market:
                 if end > len(saved):
                     continue
                 usd = machines * self.months[place].reserved_usd(rent, years) + least[end]
-                if usd < least[place] * (1 - 1e-12):
+                if usd <= least[place] * (1 + 1e-12):
                     least[place], chosen[place] = usd, (place, rent, years, machines)
         reserved, place = list[Reserved](), 0
         while place < len(saved):

@@ -1,4 +1,4 @@
-"""Months of a growing load: what is bought or rented in each of them by several ways, and what each
+"""Months of a growing load: the purchases and rents of several ways in each of them, and what each
 way has cost at the end.
 """
 
@@ -52,7 +52,7 @@ class HorizonWay(Shown):
     reserved_gpus: tuple[int, ...] = ()
     hourly_gpus: tuple[int, ...] = ()
     # of the GPU-months that are owned or rented for years, the share that not even a month's peak
-    # needs; None where nothing is
+    # needs: spare systems, and what is left of whole ones; None where nothing is
     idle: float | None = None
     # the first month from whose end on no more has been spent than by renting by the hour; None
     # where that is not within these months, or of renting by the hour itself
@@ -77,7 +77,7 @@ class HorizonWay(Shown):
 
     @property
     def spent_usd(self) -> tuple[float, ...]:
-        """What has been paid by the end of each month."""
+        """Money paid by the end of each month."""
         return tuple(itertools.accumulate(self.usd_by_month))
 
 

@@ -1,4 +1,4 @@
-"""Months of buying and renting: what of them was asked, and the plan with their costs."""
+"""Months of buying and renting: how a question asks for them, and the plan with their costs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _KINDS = {"systems": "systems", "hardware": "systems", "rents": "rents", "rent":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buying:
-    """What was asked of the months.
+    """The months of a question.
 
     Attributes:
         months: over which ways are compared.
@@ -59,7 +59,7 @@ class Buying:
 
 
 def buying_of(asked: BuyingAsked) -> Buying | None:
-    """The months that were asked for; None where none were. Raises InputError."""
+    """The months that a scenario asks for; None where it does not. Raises InputError."""
     if asked == BuyingAsked():
         return None
     months = MONTHS if asked.horizon is None else months_of(asked.horizon, "horizon", "3 years")
@@ -130,11 +130,10 @@ def _no_decay(text: str) -> InputError:
 
 def check_buying(scenario: Scenario, *, of_existing: bool, offline: bool) -> None:
     """Refuse months of what has none. Raises InputError: that, or what ``buying_of`` refuses."""
-    asked = scenario.buying
-    if buying_of(asked) is None:
+    if buying_of(scenario.buying) is None:
         return
-    name = "horizon" if asked.horizon is not None else "price_decay"
-    name = name if getattr(asked, name) is not None else "lead_time"
+    names = ("horizon", "price_decay", "lead_time")
+    name = next(name for name in names if getattr(scenario.buying, name) is not None)
     if offline:
         raise InputError(
             f"{option(name)}: a job is done once, and has no months to compare; leave it out, or"
@@ -142,8 +141,7 @@ def check_buying(scenario: Scenario, *, of_existing: bool, offline: bool) -> Non
         )
     if of_existing:
         raise InputError(
-            f"{option(name)}: needs today's load beside {option('have')}; add for example"
-            f" {option('peak_rps')} 20"
+            f"{option(name)}: needs today's load; add for example {option('peak_rps')} 20"
         )
 
 
@@ -156,15 +154,15 @@ def with_horizon(
     where: tuple[Where, ...],
     answered: Callable[[Question], Plan],
 ) -> Plan:
-    """The plan with what its months cost by several ways; as it is where none were asked for, or
-    nothing was chosen.
+    """The plan with what its months cost by several ways; as it is where none are requested,
+    or nothing was chosen.
     """
-    asked = buying_of(scenario.buying)
-    if asked is None or (plan.choice is None and not question.have):
+    buying = buying_of(scenario.buying)
+    if buying is None or (plan.choice is None and not question.have):
         return plan
     growth = question.growth_per_month
     traffic = fewer_hours(traffic_of(plan))
-    traffics = [traffic.times((1 + (growth or 0.0)) ** month) for month in range(asked.months)]
+    traffics = [traffic.times((1 + (growth or 0.0)) ** month) for month in range(buying.months)]
     if question.have:
         needs = _added(plan, traffics)
         carried = 0.0 if plan.existing is None else plan.existing.requests_per_second
@@ -172,14 +170,14 @@ def with_horizon(
     else:
         needs = _needed(traffics, _servings(plan, question, answered))
         carried, least = 0.0, 1 if plan.choice is None else len(plan.choice.pools)
-    if len(needs) < asked.months:
+    if len(needs) < buying.months:
         unknown = question.have and (plan.mixed is None or plan.mixed.reason is not None)
         horizon = Horizon(
-            months=asked.months,
+            months=buying.months,
             growth_per_month=growth,
-            systems_decay=asked.decay.systems,
-            rents_decay=asked.decay.rents,
-            lead_months=asked.lead_months,
+            systems_decay=buying.decay.systems,
+            rents_decay=buying.decay.rents,
+            lead_months=buying.lead_months,
             system="",
             gpus_per_system=0,
             reason="fleet" if unknown else "many",
@@ -192,13 +190,13 @@ def with_horizon(
             serving=serving,
             prices=prices,
             least=least,
-            decay=asked.decay,
+            decay=buying.decay,
         )
         for (need, serving), load in zip(needs, traffics, strict=True)
     ]
     horizon = compared(
         months,
-        lead_months=asked.lead_months,
+        lead_months=buying.lead_months,
         growth=growth,
         where=where,
         existing=bool(question.have),

@@ -44,8 +44,8 @@ def with_mixed(
         kinds[system.name] = replace(
             kinds.get(system.name, Kind(system=system)), price=price[system.name]
         )
-    asked = buying_of(scenario.buying)
-    months = MONTHS if asked is None else asked.months
+    buying = buying_of(scenario.buying)
+    months = MONTHS if buying is None else buying.months
     mixed = with_added(question, runs, tuple(kinds.values()), months=months)
     return replace(plan, mixed=with_usd(mixed, plan, prices))
 

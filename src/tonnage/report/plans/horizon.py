@@ -36,7 +36,7 @@ WHY_NOT: dict[WhyNoMonths, str] = {
 SHOWN = 6  # purchases that a cell or a clause names
 EVERY = 3  # months between two points of the picture where nothing is bought
 READING = (
-    "Each line is one way: what has been paid by the end of each month. A jump is a purchase; where"
+    "Each line is one way: the money paid by the end of each month. A jump is a purchase; where"
     " two lines cross, the cheaper way changes."
 )
 
@@ -62,8 +62,8 @@ def horizon_text(horizon: Horizon) -> str:
     text = f"{whole} ({what(first, horizon)})"
     if rest:
         rest.sort(key=lambda way: way.total_usd or 0.0)
-        others = ", ".join(f"{NAMES[way.way]} {dollars(way.total_usd)}" for way in rest)
-        text += f", {_less(first, rest[0])}; {others}"
+        dearer = ", ".join(f"{NAMES[way.way]} {dollars(way.total_usd)}" for way in rest)
+        text += f", {_less(first, rest[0])}; {dearer}"
     else:
         text += ", the only way with a price"
     return f"{text}; {'; '.join(assumed(horizon))}"
@@ -77,7 +77,7 @@ def _less(first: HorizonWay, second: HorizonWay) -> str:
 
 
 def what(way: HorizonWay, horizon: Horizon) -> str:
-    """What is bought in which month, and what is rented at most."""
+    """The purchases by their months, and the most that is rented."""
     steps = [
         f"{count:,} × {horizon.system} {_when(month)}"
         if place == 0
@@ -103,7 +103,7 @@ def _when(month: int) -> str:
 
 
 def assumed(horizon: Horizon) -> Iterator[str]:
-    """What was taken of the load and of prices, such as "the load stays, as no growth is given"."""
+    """The assumptions on load and prices, such as "the load stays, as no growth is given"."""
     if horizon.growth_per_month is None:
         yield f"the load stays as it is, as no {option('growth')} is given"
     decays = (("systems", horizon.systems_decay), ("rented GPUs", horizon.rents_decay))
@@ -121,7 +121,7 @@ def assumed(horizon: Horizon) -> Iterator[str]:
 
 def horizon_section(plan: Plan) -> Section:
     """The picture and the table of the ways, then where each figure is from; empty where no months
-    were asked for.
+    are requested.
     """
     horizon = plan.horizon
     if horizon is None:
@@ -132,6 +132,7 @@ def horizon_section(plan: Plan) -> Section:
         "horizon",
         TITLE,
         _ways_table(horizon),
+        items(tuple(_steps(way, horizon) for way in horizon.ways)),
         _picture(horizon),
         items(origins(horizon)),
         prices_table(horizon.figures),
@@ -147,15 +148,14 @@ def _ways_table(horizon: Horizon) -> Table:
         "rent",
         "most in a month",
         "idle",
-        "below hourly rent from",
+        "below hourly rent from month",
         "value left",
-        "what",
     )
     chosen = next(
         (place for place, way in enumerate(horizon.ways) if way.way == horizon.cheapest), None
     )
     return Table(
-        caption="Each way over the months: what is paid, and what of it is idle",
+        caption="Each way over the months: all that is paid, and the share of it that is idle",
         header=header,
         rows=tuple(_row(way, horizon) for way in horizon.ways),
         chosen=chosen,
@@ -167,7 +167,7 @@ def _ways_table(horizon: Horizon) -> Table:
 def _row(way: HorizonWay, horizon: Horizon) -> tuple[str, ...]:
     name = SHORT[way.way]
     if way.reason is not None:
-        return (name, *(ABSENT,) * 8, no_cost_text(way.reason))
+        return (name, *(ABSENT,) * 8)
     crossing = "" if way.way == "hour" else ABSENT
     return (
         name,
@@ -177,14 +177,20 @@ def _row(way: HorizonWay, horizon: Horizon) -> tuple[str, ...]:
         usd(way.rent_usd),
         usd(max(way.usd_by_month)),
         percent(way.idle),
-        crossing if way.cheaper_from is None else f"month {way.cheaper_from}",
+        crossing if way.cheaper_from is None else str(way.cheaper_from),
         usd(way.left_usd) if way.purchases else ABSENT,
-        what(way, horizon) or "nothing",
     )
 
 
+def _steps(way: HorizonWay, horizon: Horizon) -> str:
+    """The purchases and rents of a way, or why it has no cost."""
+    if way.reason is not None:
+        return sentence_of(f"{SHORT[way.way]}: no cost, as {no_cost_text(way.reason)}")
+    return sentence_of(f"{SHORT[way.way]}: {what(way, horizon) or 'nothing'}")
+
+
 def spent(horizon: Horizon) -> Plot:
-    """What has been paid by each way by the end of each month."""
+    """The money paid by each way by the end of each month."""
     series = tuple(
         Series(SHORT[way.way], _points(way, horizon), tone=tone, line=True)
         for tone, way in enumerate(horizon.ways)
@@ -194,7 +200,7 @@ def spent(horizon: Horizon) -> Plot:
     ticks = tuple(float(month) for month in range(0, horizon.months + step, step))
     return Plot(
         "horizon",
-        "What has been paid by the end of each month",
+        "Money paid by the end of each month",
         Axis("month from today, which is 0", ticks=ticks),
         Axis("USD paid by the end of the month"),
         series,
@@ -207,12 +213,13 @@ def _points(way: HorizonWay, horizon: Horizon) -> tuple[Point, ...]:
     shown |= {place for month in bought for place in (month - 1, month) if place >= 0}
     points = []
     for month in sorted(shown):
-        lines = [f"{SHORT[way.way]}, month {month}", f"{usd(way.spent_usd[month])} USD paid so far"]
+        lines = [
+            f"{SHORT[way.way]}, month {month}",
+            f"{usd(way.spent_usd[month])} USD paid by its end",
+        ]
         if month in bought:
             lines.append(f"{bought[month]:,} × {horizon.system} delivered")
-        points.append(
-            Point(float(month), way.spent_usd[month], "\n".join(lines), chosen=month in bought)
-        )
+        points.append(Point(float(month), way.spent_usd[month], "\n".join(lines)))
     return tuple(points)
 
 
@@ -234,7 +241,7 @@ def _picture(horizon: Horizon) -> Drawing:
         f"{horizon.system}{more} needed",
         *(f"{SHORT[way.way]}, USD" for way in priced),
     )
-    return charted(spent(horizon), READING, "What is paid in each month", header, rows)
+    return charted(spent(horizon), READING, "Payments of each month", header, rows)
 
 
 def origins(horizon: Horizon) -> tuple[str, ...]:
@@ -247,10 +254,9 @@ def origins(horizon: Horizon) -> tuple[str, ...]:
         else ""
     )
     systems = (
-        "The systems of a month are those that the lines Add and Buy name for its load"
+        "The lines Add and Buy name the systems of a month"
         if horizon.existing
-        else "The systems of a month are those that `tonnage size` names for its load on the"
-        " deployment of the answer"
+        else "The systems of a month are the answer for its load, on the deployment of this answer"
     )
     growth = horizon.growth_per_month
     load = "" if growth is None else f" The load grows by {growth:.1%} a month from month 0, today."
@@ -261,7 +267,7 @@ def origins(horizon: Horizon) -> tuple[str, ...]:
         else "Systems are there, and paid, in the month in which they are needed; a delivery time"
         f" is {option('lead_time')}."
     )
-    kept = (
+    upkeep = (
         "Hosting, licences and electricity are a twelfth of their year at the load of the month, as"
         " under Cost, and their prices stay; systems, once bought, are kept."
     )
@@ -275,7 +281,7 @@ def origins(horizon: Horizon) -> tuple[str, ...]:
     return (
         f"{systems}.{load}{by_division}",
         f"{_sentence(assumed(horizon))} {lead}",
-        kept,
+        upkeep,
         exists,
         f"Rented by the hour, as many as each hour needs: {' or '.join(hourly)}." if hourly else "",
         f"Reserved, paid in every hour of the term: {'; '.join(reserved)}. No term goes beyond the"
