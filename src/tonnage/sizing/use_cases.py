@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DoesNotFit
-from tonnage.plan.candidate import Identity
+from tonnage.plan.candidate import Candidate, Identity
 from tonnage.plan.fleet import Standby
 from tonnage.plan.launch import priority_words
 from tonnage.plan.limit import Breach
@@ -39,7 +39,6 @@ from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.checkpoints import as_run
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
     from tonnage.sizing.question import Question
 
