@@ -240,7 +240,7 @@ def test_no_schedule_of_purchases_costs_less(
     horizon = compared(made, lead_months=lead)
     names: tuple[Purchasing, ...] = ("now", "steps", "hour", "both")
     found = min(total(horizon, name) for name in names if horizon.way(name) is not None)
-    schedules = itertools.combinations_with_replacement(range(market.most + 1), len(peaks))
+    schedules = itertools.combinations_with_replacement(range(market.highest_need + 1), len(peaks))
     delivered = (one for one in schedules if not any(one[: min(lead, len(one))]))
     costs = [cost_of(market, one) for one in delivered]
     assert found == pytest.approx(min(costs))
