@@ -1,5 +1,3 @@
-"""Each rule of the reference on an example worked out by hand, with steps of 1 ms."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,49 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.deployments import knobs_of
+from tests.simulator.reference.examples import (
+    KNOBS,
+    SGLANG,
+    TICK,
+    closed_trace,
+    composition,
+    ms,
+    open_trace,
+)
 from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, runs
 from tonnage.perf.step import StepModel
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, gap_edges_ns
-from tonnage.simulator.reference import Reference, drafted_tokens, run_reference
+from tonnage.simulator.reference import drafted_tokens, run_reference
 from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.workload import Trace
-
-TICK = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
-KNOBS = knobs_of(8, 100, block=10, scheduler="tensorrt-llm")
-
-
-def open_trace(*requests: tuple[float, int, int]) -> Trace:
-    """Requests as (due in ms, isl, osl)."""
-    due, isl, osl = zip(*requests, strict=True)
-    return Trace(
-        due_ps=np.array([int(d * MS) for d in due]),
-        isl=np.array(isl),
-        osl=np.array(osl),
-        concurrency=0,
-        turnaround_ps=0,
-    )
-
-
-def closed_trace(clients: int, turnaround_ms: float, *requests: tuple[int, int]) -> Trace:
-    isl, osl = zip(*requests, strict=True)
-    due = np.full(len(requests), -1)
-    return Trace(
-        due_ps=due,
-        isl=np.array(isl),
-        osl=np.array(osl),
-        concurrency=clients,
-        turnaround_ps=int(turnaround_ms * MS),
-    )
-
-
-def composition(result: Reference) -> list[tuple[int, ...]]:
-    """(P, n, B, 2A, C) of each step."""
-    return [row[2:7] for row in result.steps]
-
-
-def ms(column) -> list[float]:
-    return [float(v) / 1e6 for v in column]
 
 
 def test_one_request_prefills_then_decodes_over_a_growing_context() -> None:
@@ -69,231 +38,6 @@ def test_an_arrival_waits_for_the_running_step_and_rides_in_the_next() -> None:
         (30, 1, 1, 900, 12),
         (0, 0, 1, 0, 13),
     ]
-
-
-def test_tensorrt_llm_packs_whole_prompts_into_what_decodes_leave() -> None:
-    result = run_reference(
-        open_trace((0, 10, 9), (0.1, 60, 2), (0.1, 39, 2), (0.1, 1, 2)), TICK, KNOBS, 100
-    )
-    # 100 − 1 decode − 60 − 39 = 0: the fourth waits although it is admitted.
-    assert composition(result)[1] == (99, 2, 1, 60 * 60 + 39 * 39, 11)
-    assert composition(result)[2] == (1, 1, 3, 1, 12 + 61 + 40)
-
-
-def test_tensorrt_llm_keeps_the_order_of_prompts_without_chunks() -> None:
-    result = run_reference(
-        open_trace((0, 10, 9), (0.1, 60, 2), (0.1, 60, 2), (0.1, 5, 2)), TICK, KNOBS, 100
-    )
-    assert composition(result)[1] == (60, 1, 1, 3600, 11)
-    assert composition(result)[2] == (65, 2, 2, 3600 + 25, 12 + 61)
-
-
-def test_tensorrt_llm_cuts_prompts_to_whole_blocks_and_fills_up_with_short_ones() -> None:
-    knobs = replace(KNOBS, chunked_prefill=True)
-    result = run_reference(open_trace((0, 10, 9), (0.1, 250, 2), (0.1, 9, 2)), TICK, knobs, 100)
-    # 99 left → 90 of the long prompt, then all of the short one
-    assert composition(result)[1] == (99, 2, 1, 90 * 90 + 81, 11)
-    assert composition(result)[2] == (90, 1, 2, 90 * (180 + 90), 12 + 10)
-    assert composition(result)[3] == (70, 1, 1, 70 * (360 + 70), 13)
-
-
-def test_tensorrt_llm_reserves_to_completion_and_the_head_of_the_line_blocks() -> None:
-    result = run_reference(open_trace((0, 41, 3), (0.1, 41, 3), (0.2, 2, 1)), TICK, KNOBS, 9)
-    # 5 blocks each: 4 are left, too few for the second, and the third, which needs one, stays
-    # behind it.
-    assert [row[7:9] for row in result.steps] == [(1, 0), (1, 2), (1, 2), (2, 0), (1, 0), (1, 0)]
-
-
-VLLM = replace(KNOBS, scheduler="vllm", chunked_prefill=True, tokens_per_block=4)
-
-
-def test_vllm_spends_one_budget_on_running_ones_first() -> None:
-    result = run_reference(open_trace((0, 10, 9), (0.1, 250, 2), (0.1, 9, 2)), TICK, VLLM, 1000)
-    assert composition(result)[:5] == [
-        (10, 1, 0, 100, 0),
-        (99, 1, 1, 99 * 99, 11),
-        (99, 1, 1, 99 * (2 * 99 + 99), 12),
-        (52 + 9, 2, 1, 52 * (2 * 198 + 52) + 81, 13),
-        (0, 0, 3, 0, 14 + 251 + 10),
-    ]
-
-
-def test_vllm_without_chunks_waits_until_a_prompt_fits_whole() -> None:
-    knobs = replace(VLLM, chunked_prefill=False)
-    result = run_reference(open_trace((0, 10, 2), (0, 85, 2), (0, 10, 2)), TICK, knobs, 1000)
-    assert composition(result) == [
-        (95, 2, 0, 100 + 85 * 85, 0),
-        (10, 1, 2, 100, 11 + 86),
-        (0, 0, 1, 0, 11),
-    ]
-
-
-def test_vllm_admits_only_when_all_of_a_prompt_has_free_blocks() -> None:
-    knobs = replace(VLLM, max_num_tokens=8)
-    result = run_reference(open_trace((0, 8, 3), (0.1, 20, 1)), TICK, knobs, 6)
-    # The second needs 5 blocks of 4 although its first chunk would take 2; 2 and then 3 of 6 are
-    # taken.
-    assert composition(result) == [
-        (8, 1, 0, 64, 0),
-        (0, 0, 1, 0, 9),
-        (0, 0, 1, 0, 10),
-        (8, 1, 0, 64, 0),
-        (8, 1, 0, 8 * 24, 0),
-        (4, 1, 0, 4 * 36, 0),
-    ]
-
-
-def test_vllm_pre_empts_the_last_admitted_and_admits_nobody_in_that_step() -> None:
-    # Two of 8 tokens in 4 blocks of 4: both need a third block in the second step; the first takes
-    # that of the second.
-    result = run_reference(open_trace((0, 8, 5), (0, 8, 5), (0.1, 1, 1)), TICK, VLLM, 4)
-    assert composition(result) == [
-        (16, 2, 0, 128, 0),
-        # the second is pre-empted: 1 block is free, and the third request would fit
-        (0, 0, 1, 0, 9),
-        (0, 0, 1, 0, 10),  # the second is first in line and needs 3 blocks for 9 tokens
-        (0, 0, 1, 0, 11),
-        (0, 0, 1, 0, 12),  # the first ends
-        (9 + 1, 2, 0, 81 + 1, 0),  # prompt and the one token so far, computed again
-        (0, 0, 1, 0, 10),
-        (0, 0, 1, 0, 11),
-        (0, 0, 1, 0, 12),
-    ]
-    requests = result.requests
-    assert requests.preemptions.tolist() == [0, 1, 0]
-    assert ms(requests.first_token_ns) == [1.0, 1.0, 6.0]
-    assert ms(requests.last_token_ns) == [5.0, 9.0, 6.0]
-    # The second's gap after its first token spans the computing again: 5 ms; all others are 1 ms.
-    five, one = (
-        int(np.searchsorted(gap_edges_ns(), ns, side="right")) - 1 for ns in (5_000_000, 1_000_000)
-    )
-    assert requests.gaps[0, five] == 1
-    assert requests.gaps.sum() == 8
-    assert requests.gaps[:, one].sum() == 7
-
-
-def test_vllm_may_pre_empt_the_very_one_that_asks() -> None:
-    result = run_reference(open_trace((0, 8, 9), (0, 7, 9)), TICK, VLLM, 5)
-    assert result.requests.preemptions.tolist() == [0, 1]
-    # 2 + 2 blocks; the first takes the fifth at 9 tokens, the second finds none at 9, a step later.
-    assert composition(result)[1:3] == [(0, 0, 2, 0, 9 + 8), (0, 0, 1, 0, 10)]
-
-
-SGLANG = replace(KNOBS, scheduler="sglang", chunked_prefill=True, tokens_per_block=1)
-
-
-def test_sglang_runs_prompts_alone_before_any_decode() -> None:
-    result = run_reference(
-        open_trace((0, 10, 3), (0.1, 60, 2), (0.2, 30, 2), (2.5, 5, 1)), TICK, SGLANG, 1000
-    )
-    assert composition(result) == [
-        (10, 1, 0, 100, 0),
-        (90, 2, 0, 3600 + 900, 0),
-        (0, 0, 3, 0, 11 + 61 + 31),
-        (5, 1, 0, 25, 0),
-        (0, 0, 1, 0, 12),
-    ]
-    # The first one's gaps are of 2 ms both: a step of prompts lies in each.
-    assert ms(result.requests.last_token_ns) == [5.0, 3.0, 3.0, 4.0]
-    assert ms(result.requests.first_token_ns) == [1.0, 2.0, 2.0, 4.0]
-    two = int(np.searchsorted(gap_edges_ns(), 2_000_000, side="right")) - 1
-    assert result.requests.gaps[:, two].sum() == 2
-
-
-def test_sglang_cuts_one_prompt_to_whole_blocks_and_continues_it_first() -> None:
-    knobs = replace(SGLANG, tokens_per_block=10)
-    result = run_reference(
-        open_trace((0, 15, 2), (0, 250, 2), (0, 9, 2), (0, 60, 2)), TICK, knobs, 1000
-    )
-    assert composition(result) == [
-        (15 + 80, 2, 0, 225 + 6400, 0),  # 15 tokens count as 20
-        (100, 1, 0, 100 * (2 * 80 + 100), 0),
-        (70 + 9 + 20, 3, 0, 70 * (2 * 180 + 70) + 81 + 400, 0),
-        (40, 1, 0, 40 * (2 * 20 + 40), 0),
-        (0, 0, 4, 0, 16 + 251 + 10 + 61),
-    ]
-
-
-def test_sglang_without_chunks_takes_a_prompt_of_any_length_first() -> None:
-    knobs = replace(SGLANG, chunked_prefill=False)
-    result = run_reference(
-        open_trace((0, 300, 1), (0, 40, 1), (0, 60, 1), (0, 5, 1)), TICK, knobs, 1000
-    )
-    # 60 reaches what 40 left of 100.
-    assert [row[2:4] for row in result.steps] == [(300, 1), (40, 1), (65, 2)]
-
-
-def test_sglang_reserves_a_share_of_the_output_of_those_that_decode() -> None:
-    # In the first pass 210 − (10 + 100 + 1) = 99 tokens are left, and the second needs 20 + 100 +
-    # 1. In the second 200 − 0.7 · 99 = 130.7 are left and it enters; the third needs as much of the
-    # 9.7 that are left then.
-    result = run_reference(open_trace((0, 10, 100), (0, 20, 100), (0, 20, 100)), TICK, SGLANG, 210)
-    assert [row[2:5] for row in result.steps[:4]] == [(10, 1, 0), (20, 1, 0), (0, 0, 2), (0, 0, 2)]
-
-
-@pytest.mark.parametrize(("due", "waits"), [(0.1, True), (100.1, False)])
-def test_sglang_looks_at_nobody_until_someone_leaves(due: float, waits: bool) -> None:
-    # The first pass that sees the second finds 1090 − 0.7 · 1000 of the 403 tokens that it needs;
-    # 100 rounds later the ratio is 0.6 and there is room, but the queue is looked at only if it was
-    # not before.
-    result = run_reference(open_trace((0, 10, 1001), (due, 400, 2)), TICK, SGLANG, 1100)
-    first, second = result.jobs
-    assert (second.first_step > first.last_step) == waits
-    assert waits or second.first_step == 101 + 3  # in four chunks
-
-
-def test_sglang_retracts_and_queues_last() -> None:
-    # 30 outputs each. The first two fill 62 tokens before they end; of equals the last one goes,
-    # behind those that wait.
-    four = open_trace((0, 5, 30), (0.1, 5, 30), (1.1, 9, 30), (1.2, 5, 30))
-    result = run_reference(four, TICK, SGLANG, 62)
-    assert result.requests.preemptions.tolist() == [0, 1, 0, 0]
-    assert result.jobs[1].last_step > result.jobs[3].last_step > result.jobs[2].last_step
-    # In 68 the last two decode together: the longer prompt goes.
-    result = run_reference(four, TICK, SGLANG, 68)
-    assert result.requests.preemptions.tolist() == [0, 0, 1, 0]
-    # Fewer outputs count before a longer prompt.
-    result = run_reference(open_trace((0, 9, 30), (5.1, 5, 25)), TICK, SGLANG, 64)
-    assert result.requests.preemptions.tolist() == [0, 1]
-
-
-ONE_PREFILL = replace(KNOBS, scheduler="one-prefill")
-
-
-def test_one_prefill_takes_one_prompt_a_step_whatever_room_there_is() -> None:
-    result = run_reference(open_trace((0, 10, 3), (0, 20, 2), (0, 30, 2)), TICK, ONE_PREFILL, 100)
-    assert composition(result) == [
-        (10, 1, 0, 100, 0),
-        (20, 1, 1, 400, 11),
-        (30, 1, 2, 900, 12 + 21),
-        (0, 0, 1, 0, 31),
-    ]
-    assert ms(result.requests.first_token_ns) == [1.0, 2.0, 3.0]
-    assert [row[7:9] for row in result.steps] == [(1, 2), (2, 1), (3, 0), (1, 0)]
-
-
-def test_one_prefill_cuts_a_prompt_and_nobody_enters_until_it_is_done() -> None:
-    knobs = replace(ONE_PREFILL, chunked_prefill=True)
-    result = run_reference(open_trace((0, 10, 4), (0.1, 150, 1), (0.2, 10, 1)), TICK, knobs, 100)
-    # 99 tokens are left beside the decode: 9 blocks of 10, then the rest.
-    assert composition(result)[1:4] == [
-        (90, 1, 1, 8100, 11),
-        (60, 1, 1, 60 * (180 + 60), 12),
-        (10, 1, 1, 100, 13),
-    ]
-
-
-def test_static_pads_to_the_longest_and_holds_the_slots() -> None:
-    knobs = replace(KNOBS, scheduler="static", max_batch_size=2)
-    result = run_reference(open_trace((0, 10, 2), (0, 30, 4), (0, 7, 1)), TICK, knobs, 1000)
-    assert composition(result) == [
-        (60, 2, 0, 2 * 900, 0),
-        (0, 0, 2, 0, 62),
-        (0, 0, 2, 0, 64),
-        (0, 0, 2, 0, 66),
-        (7, 1, 0, 49, 0),
-    ]
-    assert ms(result.requests.last_token_ns) == [2.0, 4.0, 5.0]
 
 
 def test_closed_loop_sends_one_after_another() -> None:
