@@ -1,4 +1,4 @@
-"""Which backend gets which request, and what the gateway says of itself."""
+"""The balancer: policies, sessions and prefixes, and the models of backends."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.fakes import (
@@ -26,6 +28,33 @@ from tonnage.gateway.balancer import BLOCK, Asked, Prefixes
 from tonnage.gateway.server import gateway
 from tonnage.simulator.router import ROUTERS
 from tonnage.version import VERSION
+
+
+@given(model=st.text(max_size=20), prompt=st.text(max_size=60))
+def test_the_model_of_any_body_is_read(model: str, prompt: str) -> None:
+    for fields in (
+        {"model": model, "prompt": prompt},
+        {"metadata": {"model": prompt}, "model": model, "prompt": prompt},
+    ):
+        for ascii_only in (True, False):
+            data = json.dumps(fields, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+            assert Asked(body=data).model == model
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b'{"model": 3}',
+        b'{"model": null}',
+        b'["model", "model"]',
+        b'{"model": "a\\',
+        b'"model":"a" "model":"b"',
+    ],
+)
+def test_a_body_that_names_no_model_goes_anywhere(data: bytes) -> None:
+    assert Asked(body=data).model in ("", "a")
 
 
 @pytest.mark.parametrize("policy", sorted(ROUTERS))

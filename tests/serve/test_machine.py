@@ -1,6 +1,3 @@
-"""GPUs as their drivers tell them, by libraries that act like the real ones; groups of them;
-descriptions in files."""
-
 from __future__ import annotations
 
 import json
@@ -15,15 +12,7 @@ import yaml
 
 from tests.serve.launch.machines import of
 from tonnage.errors import InputError
-from tonnage.serve.machine import (
-    amd_devices,
-    catalog_gpu,
-    detect,
-    groups,
-    joined,
-    nvidia_devices,
-    read_machine,
-)
+from tonnage.serve.machine import catalog_gpu, detect, groups, joined, nvidia_devices, read_machine
 
 BUSES = ["00000000:9B:00.0", "00000000:1B:00.0", "00000000:5D:00.0"]
 """Not in PCI order, as CUDA's own order need not be."""
@@ -98,33 +87,6 @@ def test_a_machine_without_a_driver_has_no_gpu(monkeypatch: pytest.MonkeyPatch) 
     assert found.notes == ("NVIDIA's driver cannot be asked (Driver Not Loaded)",)
     monkeypatch.setitem(sys.modules, "pynvml", Library())
     assert len(detect().devices) == 3
-
-
-def test_amds_gpus_are_read_off_the_child() -> None:
-    rows = [
-        {
-            "index": n,
-            "name": "AMD Instinct MI300X",
-            "memory_bytes": 196_592 * 2**20,
-            "used_bytes": 0,
-        }
-        for n in range(2)
-    ]
-    devices, driver, _ = amd_devices(json.dumps({"devices": rows, "driver": "6.12.12"}))
-    assert [(one.vendor, one.gpu, one.linked) for one in devices] == [
-        ("AMD", "mi300x", (1,)),
-        ("AMD", "mi300x", (0,)),
-    ]
-    assert driver == "6.12.12"
-
-
-def test_amds_library_is_asked_in_a_child_that_may_fail(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    monkeypatch.setattr("tonnage.serve.machine.AMD_DRIVER", tmp_path)
-    # amdsmi is not installed here
-    assert detect().notes == ("AMD's driver is there, and amdsmi cannot ask it",)
 
 
 @pytest.mark.parametrize(

@@ -1,60 +1,16 @@
-"""Child processes: they are waited for, restarted with a growing pause, and gone when their
-supervisor is."""
-
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.serve.programs import program, runs, until
 from tonnage.errors import InputError, TonnageError
 from tonnage.serve.supervisor import Program, Supervisor, free_ports
-
-SERVER = """
-import http.server, signal, subprocess, sys
-port, stubborn = int(sys.argv[1]), sys.argv[2] == "stubborn"
-if stubborn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    print("grandchild", subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid, flush=True)
-class Health(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-http.server.HTTPServer(("127.0.0.1", port), Health).serve_forever()
-"""
-
-
-def program(name: str = "engine", *, kind: str = "plain", port: int | None = None) -> Program:
-    """A small server that answers 200."""
-    port = free_ports(1)[0] if port is None else port
-    return Program(
-        name=name, argv=(sys.executable, "-c", SERVER, str(port), kind), address=f"127.0.0.1:{port}"
-    )
-
-
-def runs(pid: int) -> bool:
-    """Whether a process is there and not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def until(holds: object, seconds: float = 15.0) -> bool:
-    """Wait until a function says yes."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if holds():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_all_serve_and_all_end(tmp_path: Path) -> None:
@@ -110,39 +66,6 @@ def test_a_stubborn_program_and_what_it_started_are_killed(tmp_path: Path) -> No
         assert runs(grandchild)
     assert not runs(child.pid)
     assert until(lambda: not runs(grandchild))
-
-
-def test_no_orphan_is_left_by_a_supervisor_that_is_killed(tmp_path: Path) -> None:
-    source = f"""
-import sys, time
-from pathlib import Path
-from tonnage.serve.supervisor import Supervisor
-from tests.serve.supervision.test_supervisor import program
-with Supervisor([program()], Path({str(tmp_path)!r}), grace_s=0.5) as fleet:
-    fleet.wait_until_ready(timeout_s=20)
-    print(fleet.children[0].pid, flush=True)
-    time.sleep(600)
-"""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    with subprocess.Popen(
-        [sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, env=environment
-    ) as parent:
-        pid = int(parent.stdout.readline())
-        assert runs(pid)
-        parent.send_signal(signal.SIGKILL)
-    assert until(lambda: not runs(pid))
-
-
-@pytest.mark.live
-def test_a_guard_that_is_killed_takes_its_program_along(tmp_path: Path) -> None:
-    with Supervisor([program()], tmp_path) as fleet:
-        child = fleet.children[0]
-        fleet.wait_until_ready(timeout_s=20)
-        first = child.pid
-        guard = int(Path(f"/proc/{first}/stat").read_text().rpartition(")")[2].split()[1])
-        os.kill(guard, signal.SIGKILL)
-        assert until(lambda: not runs(first))
-        assert until(lambda: child.pid != first and child.serves())
 
 
 def test_what_a_program_refuses_is_said_in_its_words(tmp_path: Path) -> None:

@@ -1,5 +1,3 @@
-"""Tokens of bytes, one after another, give the text of them all."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
