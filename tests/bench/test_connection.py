@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 
 import pytest
 
 from tests.bench.pairs import in_loop
-from tonnage.bench.connection import Connection, parse_url, request_bytes, request_head
+from tonnage.bench.connection import (
+    Connection,
+    more_descriptors,
+    parse_url,
+    request_bytes,
+    request_head,
+)
 from tonnage.bench.receiver import Receiver
 from tonnage.errors import InputError
 
@@ -35,3 +42,13 @@ def test_no_piece_is_earlier_than_the_one_before_it(
         connection.close()
 
     in_loop(play)
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, soft), hard))
+    try:
+        assert more_descriptors() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import pytest
 
 from tests.bench.live import question, run
 from tonnage.bench import measure
+from tonnage.bench.connection import parse_url
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.receiver import HELD_UP_NS
 from tonnage.bench.selftest import self_test, server_log
@@ -46,3 +51,26 @@ def test_nothing_is_measured_after_a_self_test_that_was_interrupted(
     )
     with pytest.raises(KeyboardInterrupt):
         self_test(streams=2, requests=2)
+
+
+@pytest.mark.live
+def test_the_server_of_a_self_test_ends_with_a_client_that_is_killed() -> None:
+    program = (
+        "import time\nfrom tonnage.bench.exact_server import Schedule, exact_server\n"
+        "with exact_server(Schedule(ttft_s=0.0, itl_s=0.001)) as url:\n"
+        "    print(url, flush=True)\n    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as (
+        client
+    ):
+        assert client.stdout is not None
+        target = parse_url(client.stdout.readline().strip())
+        socket.create_connection((target.host, target.port), timeout=5).close()
+        client.kill()
+    end, ended = time.monotonic() + 30, False
+    while not ended and time.monotonic() < end:
+        try:
+            socket.create_connection((target.host, target.port), timeout=5).close()
+        except ConnectionRefusedError:
+            ended = True
+    assert ended
