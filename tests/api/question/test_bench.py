@@ -64,3 +64,10 @@ def test_there_are_not_more_processes_than_clients() -> None:
         prepare_bench(
             url="127.0.0.1:9", model="m", isl=1, osl=1, concurrency=2, request_count=9, workers=0
         )
+
+
+def test_a_deviation_without_a_mean_says_what_to_type() -> None:
+    asked = {"url": "127.0.0.1:9", "model": "llama", "concurrency": 1, "osl": 9}
+    for isl in (None, "uniform:5-9"):
+        with pytest.raises(InputError, match="goes with a mean alone; give isl a number"):
+            prepare_bench(**asked, isl=isl, isl_stddev=5)

@@ -1,41 +1,14 @@
-"""Instances over several systems, and AMD's GPUs."""
+"""The instances: pods, groups of pods, and the engine in them."""
 
 from __future__ import annotations
-
-from dataclasses import replace
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.deploy.plans import dense, started
+from tests.deploy.across import RACK, written
 from tests.deploy.written import check_files, objects_of
-from tonnage.deploy.service import Service
-from tonnage.deploy.targets import deployed, target_files
 from tonnage.deploy.verify import read_files
-from tonnage.errors import InputError
-from tonnage.plan.plan import Plan
 from tonnage.spec.deployment import Parallelism
-
-
-def changed(engine: str, *, split: Parallelism | None = None, **more: Any) -> Plan:
-    """The dense plan on other GPUs, or with instances of pipelines of whole systems."""
-    plan = dense(engine)
-    pool = plan.candidates[0].pool
-    assert pool.knobs is not None
-    if split is not None:
-        command = started(engine, pool.model, split, pool.knobs, kv_8bit=False)
-        more = (
-            {"tp": split.tp, "pp": split.pp, "instances": 2, "systems": 2 * split.pp}
-            | more
-            | command
-        )
-    return replace(plan, candidates=(replace(plan.candidates[0], pools=(replace(pool, **more),)),))
-
-
-def written(engine: str, target: str, **more: Any) -> tuple[Service, dict[str, str]]:
-    service = deployed(changed(engine, **more), target, checkpoint="my/own")
-    return service, target_files(service, target)
 
 
 @pytest.mark.parametrize("target", ["kubernetes", "llm-d"])
@@ -78,9 +51,6 @@ def test_an_instance_of_two_systems_is_a_group_of_two_pods(engine: str, target: 
     assert "leaderworkerset" in files["README.md"]
 
 
-RACK = {"gpu": "gb200-186gb", "system": "gb200-nvl72", "gpus_per_system": 72}
-
-
 @pytest.mark.parametrize("target", ["kubernetes", "llm-d"])
 def test_an_instance_on_two_trays_of_a_rack_has_a_channel_of_its_nvlink_domain(target: str) -> None:
     service, files = written("vllm-0.32", target, split=Parallelism(tp=8), **RACK)
@@ -114,19 +84,6 @@ def test_an_instance_on_two_trays_of_a_rack_has_a_channel_of_its_nvlink_domain(t
     )
 
 
-def test_a_tray_of_a_rack_is_a_machine() -> None:
-    for split, one in ((Parallelism(), "deployment.yaml"), (Parallelism(tp=4), "deployment.yaml")):
-        assert one in written("vllm-0.32", "kubernetes", split=split, **RACK)[1]
-    plan = changed("vllm-0.32", systems=1, instances=72, **RACK)
-    files = target_files(deployed(plan, "compose"), "compose")
-    assert [name for name in files if name.startswith("machine-")] == [
-        f"machine-{place}.yaml" for place in range(1, 19)
-    ]
-    for target in ("compose", "dynamo"):
-        with pytest.raises(InputError, match="an instance of 8 GPUs spans several machines"):
-            written("vllm-0.32", target, split=Parallelism(tp=8), **RACK)
-
-
 @pytest.mark.parametrize("engine", ["vllm-0.32", "sglang-0.5.9"])
 @pytest.mark.parametrize("target", ["kubernetes", "llm-d", "kserve"])
 def test_amd_on_a_cluster(engine: str, target: str) -> None:
@@ -140,15 +97,3 @@ def test_amd_on_a_cluster(engine: str, target: str) -> None:
     assert all(
         word in whole for word in ("amd.com/gpu.vram: 192G", "amd.com/gpu: 1", "gpu_gfx_activity")
     )
-
-
-def test_amd_on_a_machine() -> None:
-    _, files = written("sglang-0.5.9", "compose", gpu="mi355x", system="8x mi355x")
-    compose = yaml.safe_load(files["compose.yaml"])
-    third = compose["services"]["instance-3"]
-    assert "HIP_VISIBLE_DEVICES=2" in third["environment"]
-    assert "/dev/kfd" in third["devices"]
-    assert compose["x-engine"]["image"] == "lmsysorg/sglang:v0.5.9-rocm700-mi35x"
-    assert "nvidia" not in files["compose.yaml"].replace("nvcr.io", "")
-    assert "gpu-exporter:5000" in files["prometheus.yaml"]
-    assert "gpu_gfx_activity" in files["alerts.yaml"]

@@ -1,31 +1,17 @@
-"""KServe, llm-d, Dynamo and NIM: what Kubernetes' own schema can read of them it takes, and they
-say what the plan says."""
+"""NVIDIA NIM: its operator, its profiles and its images."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-import yaml
 
-from tests.deploy.plans import DENSE_CHECKPOINT, dense
-from tests.deploy.written import Objects, objects_of
+from tests.deploy.clusters import objects, service
+from tests.deploy.plans import dense
+from tests.deploy.written import objects_of
 from tonnage.deploy.nim import profile_1
-from tonnage.deploy.production_stack import command as chart_command
-from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.targets import deployed, target_files
 from tonnage.errors import InputError
-
-IMAGE = "meta/llama-3.1-8b-instruct:2.1.5"
-
-
-def service(target: str, engine: str = "vllm-0.32") -> Service:
-    return service_of(dense(engine), checkpoint=IMAGE if target == "nim" else DENSE_CHECKPOINT)
-
-
-def objects(target: str, engine: str = "vllm-0.32") -> Objects:
-    """Every object by kind and name."""
-    return objects_of(target_files(service(target, engine), target))
 
 
 def test_nims_operator_gets_what_the_deployment_has() -> None:
@@ -51,55 +37,6 @@ def test_nims_operator_gets_what_the_deployment_has() -> None:
     written = objects_of(target_files(local, "nim"))["NIMService", "llama-3-1-8b"]["spec"]
     assert {"name": "NIM_MODEL_PATH", "value": "/model-store/own"} in written["env"]
     assert (written["replicas"], "scale" in written) == (8, False)
-
-
-def test_kserve_runs_other_engines_and_splits_as_a_custom_predictor() -> None:
-    found = objects("kserve", "tensorrt-llm-1.2")
-    spec = found["InferenceService", "llama-3-1-8b"]["spec"]["predictor"]
-    (engine,) = spec["containers"]
-    assert (engine["name"], engine["command"]) == ("kserve-container", ["trtllm-serve"])
-    assert engine["args"][0] == DENSE_CHECKPOINT
-    assert (spec["minReplicas"], spec["maxReplicas"]) == (8, 8)
-    assert spec["labels"] == found["PodMonitor", "llama-3-1-8b"]["spec"]["selector"]["matchLabels"]
-    mounted = {one["name"] for one in engine["volumeMounts"]}
-    assert mounted == {one["name"] for one in spec["volumes"]}
-    claims = [
-        one["persistentVolumeClaim"]["claimName"]
-        for one in spec["volumes"]
-        if "persistentVolumeClaim" in one
-    ]
-    assert [("PersistentVolumeClaim", name) in found for name in claims] == [True]
-    config = yaml.safe_load(found["ConfigMap", "llama-3-1-8b-engine-config"]["data"]["engine.yaml"])
-    assert config["kv_cache_config"]["dtype"] == "fp8"
-    moved = found["ScaledObject", "llama-3-1-8b"]["spec"]["scaleTargetRef"]
-    assert (moved["kind"], moved["name"]) == ("Deployment", "llama-3-1-8b-predictor")
-    pipelined = service("kserve")
-    pipelined = replace(pipelined, pool=replace(pipelined.pool, pp=2))
-    assert "kind: InferenceService" in target_files(pipelined, "kserve")["inference-service.yaml"]
-
-
-def test_dynamos_worker_of_tensorrt_llm_gets_its_own_spellings_and_the_file() -> None:
-    found = objects("dynamo", "tensorrt-llm-1.2")
-    _, worker = found["DynamoGraphDeployment", "llama-3-1-8b"]["spec"]["components"]
-    spec = worker["podTemplate"]["spec"]
-    (main,) = spec["containers"]
-    words = main["args"]
-    assert main["command"] == ["python3", "-m", "dynamo.trtllm"]
-    assert words[:2] == ["--model", DENSE_CHECKPOINT]
-    said = dict(zip(words[::2], words[1::2], strict=False))
-    assert (said["--max-batch-size"], said["--max-seq-len"], said["--kv-block-size"]) == (
-        "2048",
-        "4096",
-        "32",
-    )
-    assert "--publish-kv-events" in words
-    # which are trtllm-serve's own
-    assert not [word for word in words if word.startswith("--") and "_" in word]
-    config = yaml.safe_load(found["ConfigMap", "llama-3-1-8b-engine-config"]["data"]["engine.yaml"])
-    assert config["kv_cache_config"]["free_gpu_memory_fraction"] == float(
-        said["--free-gpu-memory-fraction"]
-    )
-    assert said["--extra-engine-args"] == f"{main['volumeMounts'][0]['mountPath']}/engine.yaml"
 
 
 @pytest.mark.parametrize("engine", ["tensorrt-llm-1.2", "nim-2024"])
@@ -173,29 +110,3 @@ def test_an_image_of_nim_has_a_tag_and_its_own_registry_or_nvidias() -> None:
         assert spec["containers"][0]["image"] == image
     with pytest.raises(InputError, match="has a registry and no tag; write the image with its tag"):
         deployed(plan, "nim", checkpoint="nvcr.io/nim/meta/llama-3.1-8b-instruct")
-
-
-# Ray Serve's application says what the plan says; that vLLM's engine takes the arguments is tested
-# in tests/engines.
-
-
-def test_the_chart_composes_the_plans_command_and_routes_as_the_plan_counts_on() -> None:
-    plan = dense()
-    for router, logic in (
-        ("session", "session"),
-        ("prefix-aware", "prefixaware"),
-        ("round-robin", "roundrobin"),
-        ("random", "roundrobin"),
-    ):
-        made = deployed(
-            replace(plan, scenario=replace(plan.scenario, router=router)), "production-stack"
-        )
-        text = target_files(made, "production-stack")["values.yaml"]
-        values = yaml.safe_load(text)
-        assert values["routerSpec"]["routingLogic"] == logic
-        assert ("sessionKey" in values["routerSpec"]) == (router == "session")
-        assert ("which this router does not have" in text) == (router == "random")
-    engine = values["servingEngineSpec"]
-    composed = chart_command(engine, engine["modelSpec"][0])
-    assert composed[:3] == list(made.argv[:3])
-    assert sorted(composed) == sorted([*made.argv, "--enable-prefix-caching"])

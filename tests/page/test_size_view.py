@@ -1,6 +1,3 @@
-"""The Size view in Debian's Chromium, as a new user would take it: questions, a slider, an answer,
-its exports."""
-
 from __future__ import annotations
 
 import time
@@ -15,6 +12,7 @@ from tests.report.writers.chromium import Chromium
 pytestmark = pytest.mark.browser
 QUESTION = "model=llama-3.1-8b&isl=2000&osl=200&peak_rps=300&ttft=p95<=500ms&tpot=p95<=50ms&gpu=h100-sxm-80gb&precision=fp8&tp=1&engine=vllm"
 HEADLINE = "document.querySelector('#estimate .headline')?.textContent"
+
 DECIDED = (
     "!document.querySelector('#simulated.old') && document.querySelector('#simulated"
     " .title')?.textContent"

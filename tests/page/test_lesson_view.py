@@ -1,6 +1,3 @@
-"""The Lesson view in Chromium: played, stepped, switched, and the slots of a real engine in
-seconds."""
-
 from __future__ import annotations
 
 import json

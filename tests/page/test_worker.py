@@ -1,6 +1,3 @@
-"""The page's plan is the command's, byte for byte: ten questions, asked by the worker one after
-another with what it remembers."""
-
 from __future__ import annotations
 
 import sys
@@ -17,6 +14,7 @@ from tonnage.page.worker import Jobs
 
 ONE = "gpu=h100-sxm-80gb&precision=fp8&tp=1&engine=vllm"
 CHAT = f"model=llama-3.1-8b&isl=1000&osl=100&{ONE}"
+
 QUESTIONS = (
     f"{CHAT}&peak_rps=100&ttft=p95<=500ms&tpot=p95<=50ms",
     f"{CHAT}&peak_rps=130&ttft=p95<=500ms&tpot=p95<=50ms",

@@ -1,9 +1,5 @@
-"""The Measure and Files views in Chromium: a benchmark is dropped, a simulated engine is measured,
-compared, calibrated and sized again."""
-
 from __future__ import annotations
 
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""From what was written to what is asked."""
-
 from __future__ import annotations
 
 import re
@@ -11,21 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.api.chatbot import BASE, asked
 from tests.strategies import examples
 from tonnage import api
-from tonnage.api.question.sizing import check_leaf
 from tonnage.errors import InputError, InputErrors
 from tonnage.report.plans.notes import note_text
 from tonnage.sizing.question import Question
 from tonnage.spec.scenario import Leaf, leaves, takes
 
 ROOT = Path(__file__).parents[2]
-BASE: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 2000, "osl": 200, "peak_rps": 5}
-
-
-def asked(**values: Any) -> Question:
-    (question,) = api.ask(None, **{**BASE, **values}).questions
-    return question
 
 
 def test_flags_alone_ask_what_they_always_asked() -> None:
@@ -258,36 +250,6 @@ def test_any_answers_are_a_question_or_input_errors(given_: dict[str, Any]) -> N
         assert question.isl.draw(5, np.random.default_rng(0)).min() >= 1
 
 
-GOOD = {
-    "model": "llama-3-8b,gpt-j-6b",
-    "isl": "300words",
-    "retrieved": "5x400",
-    "users": "5",
-    "ttft": "p95<=1s",
-    "have": "3xdgx-h100",
-    "within": "8h",
-}
-BAD = {
-    "model": "llama-9",
-    "isl": "x",
-    "retrieved": "5y",
-    "users": "many",
-    "ttft": "fast",
-    "have": "pigs",
-    "within": "8",
-    "trace": "nowhere.csv",
-}
-CONTEXT = {"within": {"requests": "5"}}
-
-
-def test_an_answer_is_checked_by_itself() -> None:
-    for name, text in GOOD.items():
-        check_leaf(name, text, CONTEXT.get(name, {}))
-    for name, text in BAD.items():
-        with pytest.raises(InputError):
-            check_leaf(name, text, CONTEXT.get(name, {}))
-
-
 def test_what_engines_call_a_setting_is_taken_by_name_and_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "question.yaml"
     question = "model: llama-3.1-8b\nlengths: {isl: 2000, osl: 200}\ndemand: {peak_rps: 5}\n"
@@ -310,27 +272,3 @@ def test_what_engines_call_a_setting_is_taken_by_name_and_in_a_file(tmp_path: Pa
     file.write_text(f"{question}search: {{max_num_seqs: 64, max_batch_size: 6}}\n")
     with pytest.raises(InputError, match="max_num_seqs and max_batch_size: are the same setting"):
         api.ask(str(file))
-
-
-def test_a_share_of_the_memory_names_the_engine_where_nobody_does() -> None:
-    assert asked().engines == ("tensorrt-llm-1.2", "vllm-0.32")
-    assert asked(gpu_memory_utilization=0.95).engines == ("vllm-0.32",)
-    both = asked(gpu_memory_utilization="95%", engine="vllm,tensorrt-llm")
-    assert (both.engines, both.shares) == (
-        ("vllm-0.32", "tensorrt-llm-1.2"),
-        (("gpu_memory_utilization", 0.95),),
-    )
-    with pytest.raises(
-        InputError,
-        match=(
-            r"mem_fraction_static: vllm-0\.32 has no such setting; write gpu_memory_utilization 0.8"
-            r" or engine"
-        ),
-    ):
-        asked(mem_fraction_static=0.8, engine="vllm")
-    knobs = [
-        api.simulation_of(
-            None, {**BASE, "peak_rps": None, "request_rate": 1, "mem_fraction_static": 0.8}
-        ).deployment.knobs
-    ]
-    assert [(one.kv_rule, one.kv_fraction) for one in knobs] == [("mem_fraction_static", 0.8)]

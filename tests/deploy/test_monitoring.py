@@ -1,5 +1,3 @@
-"""The rules: read by promtool, and fired by it over their real windows."""
-
 from __future__ import annotations
 
 import subprocess
