@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.results.requests import UNFINISHED
+from tonnage.results.requests import UNFINISHED, Requests
 from tonnage.simulator.kernel.build import check_engine, machine, rows_for, set_arrival, settings
 from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.memory import (
@@ -34,15 +34,13 @@ from tonnage.simulator.kernel.memory import (
     Machine,
 )
 from tonnage.simulator.kernel.run import copied, grown, log_of, requests_of, without_first
-from tonnage.simulator.request import CANCELLED, Happened, check_received
+from tonnage.simulator.request import CANCELLED, Happened, Request, check_received
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.perf.step import StepModel
-    from tonnage.results.requests import Requests
-    from tonnage.simulator.request import Request
     from tonnage.simulator.spec import EngineSpec
 
 _ROWS = 64

@@ -36,7 +36,7 @@ from tonnage.plan.notes import (
     WideOverPcie,
 )
 from tonnage.plan.plan import Understood
-from tonnage.plan.sensitivity import PercentileAnswer, Provenance
+from tonnage.plan.sensitivity import Changed, PercentileAnswer, Provenance, Sensitivity
 from tonnage.sizing.fleet.routers import shared_in_words
 from tonnage.sizing.loads.capacity import broken_alone, find_capacity
 from tonnage.sizing.loads.load_scan import binding_limit
@@ -52,7 +52,6 @@ from tonnage.spec.step_times import FITTED
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
-    from tonnage.plan.sensitivity import Changed, Sensitivity
     from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.question import Question
     from tonnage.sizing.search.deployment_capacity import Sized

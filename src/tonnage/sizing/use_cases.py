@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DoesNotFit
-from tonnage.plan.candidate import Identity
+from tonnage.plan.candidate import Candidate, Identity
 from tonnage.plan.fleet import Standby
 from tonnage.plan.launch import priority_words
 from tonnage.plan.limit import Breach, LimitUse, limit_of
@@ -48,7 +48,6 @@ from tonnage.spec.catalog.checkpoints import as_run
 from tonnage.spec.precision import find_precision
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
     from tonnage.plan.reason import Rejected
     from tonnage.sizing.question import Question

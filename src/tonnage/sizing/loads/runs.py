@@ -21,12 +21,13 @@ from tonnage.sizing.loads.instance import (
     SHORT,
     SURE,
     Instance,
+    Length,
+    Traffic,
     middle,
 )
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
-    from tonnage.sizing.loads.instance import Length, Traffic
     from tonnage.spec.deployment import Deployment, Slo
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tonnage.plan.candidate import FAR, first_rows
+from tonnage.plan.candidate import FAR, Candidate, Identity, first_rows
 from tonnage.plan.fleet import FleetCheck
 from tonnage.plan.reason import (
     Behind,
@@ -32,7 +32,7 @@ from tonnage.plan.reason import (
     Reason,
     Rejected,
 )
-from tonnage.sizing.loads.confidence import levels
+from tonnage.sizing.loads.confidence import Slowdown, levels
 from tonnage.sizing.loads.fleet_check import check, never_holds
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.trial import MARGIN, Ready
@@ -45,9 +45,7 @@ from tonnage.sizing.search.tuning import tries_front_ends, variants
 from tonnage.sizing.search.warm_start import Learned, expecting, most_of, shares_of
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate, Identity
     from tonnage.sizing.loads.capacity import Capacity
-    from tonnage.sizing.loads.confidence import Slowdown
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Deployment
