@@ -284,10 +284,19 @@ ELSEWHERE: dict[tuple[str, ...], str] = {
         "--peak-rps 20",
         "--request-rate 20",
     ): "rps qps rate request-rate requests-per-second peak-qps target-qps throughput",
+    ("--peak-rps 20 (tokens a second over the output tokens of a request)",): (
+        "tps tokens-per-second output-tokens-per-second token-rate tokens-per-s"
+    ),
+    ("--users 1 --requests-per-user-day 1000000 (tokens over those of a request, in and out)",): (
+        "tokens-per-day daily-tokens tokens-per-month tokens-per-year monthly-tokens tokens"
+    ),
     (
         "--concurrency 100",
     ): "max-concurrency num-concurrent concurrent-users concurrent-requests clients num-workers",
     ("--requests-per-user-day 1000000 --users 1",): "requests-per-day daily-requests requests-day",
+    ("--calls-per-year 120000000 (12 times those of a month)",): (
+        "requests-per-month monthly-requests requests-per-year calls-per-month"
+    ),
     (
         "--requests 1000000 --within 8h",
         "--request-count 1000",
