@@ -334,6 +334,7 @@ def _engines(
 
     ``plain`` takes those of the reference, with ``more`` arguments.
     """
+    from tonnage.simulator.engine import engine_of
     from tonnage.simulator.spec import instance_spec
 
     seasons = asks.seasons
@@ -349,7 +350,7 @@ def _engines(
     engines = []
     for deployment, context, count in groups:
         spec = replace(instance_spec(deployment, workload), max_context=context)
-        engines += [spec.plain_engine(**more) if plain else spec.engine() for _ in range(count)]
+        engines += [spec.plain_engine(**more) if plain else engine_of(spec) for _ in range(count)]
     return engines
 
 

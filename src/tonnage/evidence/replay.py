@@ -63,6 +63,8 @@ def replay(
             instances of a deployment that is not simulated behind a router.
         DoesNotFit: the memory does not hold the model.
     """
+    from tonnage.simulator.engine import engine_of
+    from tonnage.simulator.simulate import run
     from tonnage.simulator.spec import spec_of
 
     trace, due_ns = _trace(requests)
@@ -70,8 +72,8 @@ def replay(
         deployment, gpus_per_system=gpus_per_system, prompt_tokens=round(float(trace.isl.mean()))
     )
     spec = spec_of(deployment, instance)
-    engines = [spec.engine() for _ in range(instances)] if instances > 1 else []
-    record = _behind_router(trace, engines, deployment, router) if engines else spec.run(trace)
+    engines = [engine_of(spec) for _ in range(instances)] if instances > 1 else []
+    record = _behind_router(trace, engines, deployment, router) if engines else run(spec, trace)
     return replace(record, due_ns=due_ns, window_ns=requests.window_ns)
 
 

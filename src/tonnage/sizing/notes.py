@@ -38,7 +38,7 @@ from tonnage.plan.notes import (
 from tonnage.plan.plan import Understood
 from tonnage.plan.sensitivity import PercentileAnswer, Provenance
 from tonnage.sizing.fleet.routers import shared_in_words
-from tonnage.sizing.loads.capacity import find_capacity
+from tonnage.sizing.loads.capacity import broken_alone, find_capacity
 from tonnage.sizing.loads.load_scan import binding_limit
 from tonnage.sizing.search.search_space import traffic
 from tonnage.sizing.search.tuning import changes
@@ -197,6 +197,8 @@ def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None
     instance = chosen.contender.runs.instance(
         trial.deployment, traffic(question, trial.system, "closed")
     )
+    if broken_alone(instance.single_client(), question.limits) is not None:
+        return None
     capacity = find_capacity(chosen.contender.runs, instance, question.limits)
     if capacity.reason is not None:
         return None

@@ -122,10 +122,6 @@ class Runs:
         """The metrics of a run."""
         return summarize(record, by_request=self._by_request)
 
-    def alone(self, instance: Instance) -> Summary:
-        """The metrics of a single client: what no load can beat."""
-        return self.once((instance, "alone"), lambda: self.summary(instance.alone()))
-
     def open(
         self, instance: Instance, instances: int, rate: float, length: Length, seed: int = 0
     ) -> Seen:
