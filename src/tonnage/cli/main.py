@@ -82,7 +82,7 @@ VERBS = {
 
 
 def _default(value: object) -> str | None:
-    """A default as help shows it; None where there is none to show, or a switch is off."""
+    """Write a default as help shows it; None where there is none to show, or a switch is off."""
     return None if value is None or value is False else str(value)
 
 
@@ -238,7 +238,7 @@ def with_bare_word(tokens: Sequence[str]) -> Sequence[str]:
 
 
 def flag(path: Path) -> str:
-    """How the command spells an option, such as "--peak-rps"."""
+    """Spell an option as the command does, such as "--peak-rps"."""
     return f"--{path[-1].replace('_', '-')}"
 
 
@@ -356,7 +356,7 @@ KINDS = {int: "a whole number", float: "a number"}
 
 
 def explained(error: CycloptsError, app: App, tokens: Sequence[str]) -> str:
-    """What is wrong with a command line and what to type, on one line."""
+    """Say in one line what is wrong with a command line, and what to type."""
     message = " ".join(str(error).split())
     if isinstance(error, UnknownOptionError):
         typed = (error.token.keyword or error.token.value).partition("=")[0]
@@ -392,7 +392,7 @@ def explained(error: CycloptsError, app: App, tokens: Sequence[str]) -> str:
 
 
 def _lacking(argument: Argument, tokens: Sequence[str]) -> str:
-    """What is missing of an argument, and what it means."""
+    """Say which argument is missing, and what it means."""
     following = dict(pairwise(tokens)).get(argument.name, "")
     if following.startswith("-") and following[1:2].isdigit():
         return (

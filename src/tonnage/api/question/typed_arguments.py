@@ -22,7 +22,7 @@ One = int | str | None
 
 
 class SharedArguments(TypedDict, total=False):
-    """What both take."""
+    """Arguments that both functions take."""
 
     isl: Length
     osl: Length
