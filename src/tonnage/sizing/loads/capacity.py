@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from tonnage.plan.demand import JobDone
 from tonnage.plan.limit import SATURATION, THROUGHPUT, Bound, bound_by
@@ -24,10 +23,8 @@ from tonnage.sizing.loads.load_scan import Highest, LoadScan, breach, strain, wo
 from tonnage.sizing.loads.runs import CLOSED_ROUNDS, Runs, Seen
 from tonnage.sizing.loads.trial import MARGIN, STABLE
 from tonnage.sizing.question import Question
+from tonnage.spec.deployment import Limit, Slo
 from tonnage.spec.workload import OpenLoop
-
-if TYPE_CHECKING:
-    from tonnage.spec.deployment import Limit, Slo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
