@@ -178,13 +178,12 @@ def test_the_kernel_is_the_reference_at_every_cut_and_nothing_is_lost_when_reque
         assert kernel.waiting.tolist() == plain.waiting
         assert kernel.kv_blocks_free == plain.kv_blocks_free == r.kv_blocks - plain.kv_blocks_used
         assert plain.kv_blocks_used == sum(job.blocks for job in plain.batcher.running)
-        assert kernel.outstanding_tokens == plain.outstanding_tokens
     assert_same(kernel.requests(), plain.requests())
     ended = Counter(number for number, _, status in log if status != UNFINISHED)
     assert max(ended.values(), default=1) == 1
     assert len(ended) == len(requests)
     assert kernel.kv_blocks_free == r.kv_blocks
-    assert kernel.outstanding_tokens == len(kernel.running) == len(kernel.waiting) == 0
+    assert len(kernel.running) == len(kernel.waiting) == 0
     got = Counter()
     for number, tokens, _ in log:
         got[number] += tokens
@@ -199,7 +198,7 @@ def test_an_engine_says_what_it_holds_and_when_it_goes_on(kind) -> None:
     assert engine.next_event() is None
     engine.submit(Request(id=0, isl=41, osl=3, at=5 * MS))
     assert engine.next_event() == 5 * MS
-    assert (engine.outstanding_tokens, engine.kv_blocks_used) == (44, 0)
+    assert engine.kv_blocks_used == 0
     assert len(engine.advance(5 * MS)) == 0
     assert engine.next_event() == 5 * MS + 1
     assert list(engine.waiting) == [0]
@@ -208,10 +207,9 @@ def test_an_engine_says_what_it_holds_and_when_it_goes_on(kind) -> None:
     assert (list(engine.running), engine.kv_blocks_used, engine.kv_blocks_free) == ([0], 5, 95)
     assert Member(engine).kv_used == 0.05
     assert engine.advance(6 * MS).tokens.tolist() == [1]
-    assert engine.outstanding_tokens == 2
     assert engine.advance().at.tolist() == [7 * MS, 8 * MS]
     assert engine.now == 8 * MS
-    assert (engine.next_event(), engine.outstanding_tokens, engine.kv_blocks_used) == (None, 0, 0)
+    assert (engine.next_event(), engine.kv_blocks_used) == (None, 0)
 
 
 @pytest.mark.parametrize("kind", ENGINES)
