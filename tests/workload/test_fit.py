@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from tests.workload.described import assert_reproduced, generated
 from tonnage import api
 from tonnage.api.question.simulation import simulation_of
+from tonnage.errors import InputError
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.workload import OpenLoop
 from tonnage.workload.description import fitted_lengths
@@ -82,6 +84,26 @@ def test_a_distribution_that_draws_far_longer_requests_than_were_seen_does_not_f
     assert cut.error <= 0.10
     assert cut.overshoots
     assert not cut.fits
+
+
+def test_a_fit_on_a_full_disk_names_the_folder_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, folder = tmp_path / "trace.csv", tmp_path / "fitted"
+    trace.write_text("timestamp,isl,osl\n" + "".join(f"{t},{90 + t},{t}\n" for t in range(1, 99)))
+    folder.mkdir()
+    write = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        write(path, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")  # without the name of a file
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError) as caught:
+        api.fit_workload(trace, folder / "scenario.yaml")
+    assert str(folder) in str(caught.value)
+    assert "cannot be written (No space left on device)" in str(caught.value)
+    assert not list(folder.iterdir())
 
 
 def test_correlated_lengths_stay_together(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tonnage.api.question.deployment import (
 )
 from tonnage.errors import InputError, option
 from tonnage.scope import refused
-from tonnage.spec.catalog import find_gpu, find_model
+from tonnage.spec.catalog import find_gpu, find_model, search
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
@@ -284,7 +284,6 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
 
     Raises InputError: nothing matches.
     """
-    from tonnage.spec.catalog import search
     from tonnage.spec.catalog.accuracy import find_quality, listed_scores
     from tonnage.spec.catalog.checkpoints import find_checkpoints
     from tonnage.spec.catalog.entries import recorded_lengths

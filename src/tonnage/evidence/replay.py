@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +14,13 @@ from tonnage.notebook import InNotebooks
 from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import SHARE
-from tonnage.results.metrics import attained, summarize
-from tonnage.results.requests import COMPLETED, REJECTED
+from tonnage.results.metrics import Summary, attained, summarize
+from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.spec.workload import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from tonnage.results.metrics import Summary
-    from tonnage.results.requests import Requests
     from tonnage.simulator.engine import Engine
     from tonnage.spec.deployment import Deployment, Slo
 

@@ -26,7 +26,7 @@ from tonnage.perf.vectorised_step import (
     prefill_seconds,
     step_seconds,
 )
-from tonnage.results.requests import COMPLETED
+from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import read_run
 from tonnage.simulator import request as record
 from tonnage.simulator import simulate
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.results.metrics import TtftParts
-    from tonnage.results.requests import Requests
     from tonnage.simulator.request import StepRecord
 
     Floats = NDArray[np.float64]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import MemoryPlan, memory_plan
@@ -17,10 +17,6 @@ from tonnage.spec.engine import EnginePreset, default_knobs
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision, find_precision
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 # What an engine needs of a machine in addition to memory: the maker and the generation of its GPUs,
 # and their driver.

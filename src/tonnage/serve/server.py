@@ -164,8 +164,6 @@ class Served:
 
     def _publisher(self, instance: Instance) -> Publisher:
         """The publisher of an instance's events, whose rank is its number."""
-        from tonnage.serve.prefix import Publisher
-
         engine = instance.engine
         if engine.watched is None:
             raise InputError(

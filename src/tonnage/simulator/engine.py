@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.results.requests import UNFINISHED
+from tonnage.results.requests import UNFINISHED, Requests
 from tonnage.simulator.kernel.build import check_engine, machine, rows_for, set_arrival, settings
 from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.memory import (
@@ -34,15 +34,13 @@ from tonnage.simulator.kernel.memory import (
     Machine,
 )
 from tonnage.simulator.kernel.run import copied, grown, log_of, requests_of, without_first
-from tonnage.simulator.request import CANCELLED, Happened, check_received
+from tonnage.simulator.request import CANCELLED, Happened, Request, check_received
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.perf.step import StepModel
-    from tonnage.results.requests import Requests
-    from tonnage.simulator.request import Request
     from tonnage.simulator.spec import EngineSpec
 
 _ROWS = 64
@@ -277,27 +275,6 @@ class Engine:
             return self._preempted + int(counts[: self._sent()].sum())
         row = self._row.get(request, _NOBODY)
         return 0 if row == _NOBODY else int(counts[row])
-
-    @property
-    def outstanding_tokens(self) -> int:
-        """Prompt tokens not computed and output tokens not made, of all requests that were
-        submitted and have not ended.
-        """
-        m = self._machine
-        rows, slots, waiting = m.rows, self._slots(), self._waiting_rows()
-        running = (
-            np.maximum(slots["isl"] - slots["computed"], 0) + slots["osl"] - slots["generated"]
-        )
-        there = np.concatenate([waiting, np.arange(m.state["arrived"], self._sent())])
-        prompts = np.where(
-            (rows.generated[there] > 0) & (rows.preemptions[there] == 0), 0, rows.isl[there]
-        )
-        queued = prompts + rows.osl[there] - rows.generated[there]
-        new = sum(
-            request.osl - 1 if request.received else request.isl + request.osl
-            for request in self._new
-        )
-        return int(running.sum() + queued.sum()) + new
 
     @property
     def last_step_ps(self) -> int:

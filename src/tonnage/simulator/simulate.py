@@ -20,18 +20,16 @@ from tonnage.simulator.kernel import is_compiled, run_instance, warm_up
 from tonnage.simulator.kernel.build import check_engine
 from tonnage.simulator.kernel.driven import loop_of
 from tonnage.simulator.rules import is_for_reference
-from tonnage.simulator.spec import instance_spec, pooled, rank_traces
+from tonnage.simulator.spec import EngineSpec, instance_spec, pooled, rank_traces
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.workload import ClosedLoop, OpenLoop, TraceArrivals
+from tonnage.spec.workload import ClosedLoop, OpenLoop, Trace, TraceArrivals, Workload
 from tonnage.units import PS_PER_NS, to_ps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.results.requests import Requests
-    from tonnage.simulator.spec import EngineSpec
     from tonnage.spec.deployment import Deployment
-    from tonnage.spec.workload import Trace, Workload
 
 Point = tuple["Deployment", "Workload"]
 """One run of ``simulate_many``."""

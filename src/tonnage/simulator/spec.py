@@ -12,23 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.perf.memory import memory_plan
+from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.perf.terms import step_model
-from tonnage.results.requests import ROW_COLUMNS, SIMULATED_COLUMNS, Turns
-from tonnage.spec.deployment import NO_WINDOWS, Windows
-from tonnage.spec.workload import Split, Trace
+from tonnage.results.requests import ROW_COLUMNS, SIMULATED_COLUMNS, Requests, Turns
+from tonnage.spec.deployment import NO_WINDOWS, Deployment, EngineKnobs, Windows
+from tonnage.spec.workload import Split, Trace, Workload
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.perf.memory import MemoryPlan
     from tonnage.perf.pipeline import EstimatedInstance
     from tonnage.perf.step import StepModel
-    from tonnage.results.requests import Requests
     from tonnage.simulator.tiers import Tier
-    from tonnage.spec.deployment import Deployment, EngineKnobs
-    from tonnage.spec.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -27,14 +27,20 @@ from tonnage.spec.deployment import (
 from tonnage.spec.engine import EnginePreset, default_knobs
 from tonnage.spec.hardware import FABRICS, Gpu, capped, clocked, hosted, linked
 from tonnage.spec.precision import Precision, find_precision
-from tonnage.spec.scenario import MEMORY, simulated_leaves
+from tonnage.spec.scenario import (
+    MEMORY,
+    ScalingAsked,
+    Scenario,
+    SearchAsked,
+    StandbyAsked,
+    simulated_leaves,
+)
 from tonnage.units import parse_bytes
 
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
     from tonnage.sizing.question import Pools
     from tonnage.spec.model import Model
-    from tonnage.spec.scenario import ScalingAsked, Scenario, SearchAsked, StandbyAsked
     from tonnage.spec.step_times import StepSource
 
 

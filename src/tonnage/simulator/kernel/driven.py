@@ -33,13 +33,12 @@ from tonnage.simulator.kernel.compiler import (
     by_reference,
     write_at,
 )
-from tonnage.simulator.kernel.memory import GROUP, Group
+from tonnage.simulator.kernel.memory import GROUP, Group, Machine
 from tonnage.simulator.kernel.schedulers import CODES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.simulator.kernel.memory import Machine
     from tonnage.spec.deployment import EngineKnobs
 
 

@@ -21,7 +21,7 @@ from tonnage.simulator.engine import engine_of
 from tonnage.simulator.kernel import run_instance
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.router import DEFAULT_ROUTER
-from tonnage.simulator.spec import engine_spec, pooled, rank_traces
+from tonnage.simulator.spec import EngineSpec, engine_spec, pooled, rank_traces
 from tonnage.simulator.tiers import resolved_tiers, tiers_of
 from tonnage.sizing.loads.confidence import slower
 from tonnage.sizing.loads.session_load import (
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from tonnage.simulator.changes import Routed
     from tonnage.simulator.kernel.memory import Machine
     from tonnage.simulator.request import StepRecord
-    from tonnage.simulator.spec import EngineSpec
     from tonnage.spec.recorded_sessions import RecordedSessions
 
 Length = Literal[0, 1, 2]

@@ -17,7 +17,7 @@ import numpy as np
 
 from tonnage.results.requests import COMPLETED, Requests, Turns
 from tonnage.simulator.kernel import run_instance
-from tonnage.simulator.spec import pooled
+from tonnage.simulator.spec import EngineSpec, pooled
 from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tonnage.simulator.spec import EngineSpec
     from tonnage.spec.recorded_sessions import RecordedSessions
     from tonnage.spec.workload import Trace
 

@@ -27,9 +27,9 @@ from tonnage.sizing.loads.confidence import (
     step_errors,
 )
 from tonnage.sizing.loads.fleet_check import FleetAtPeak, Replayed
-from tonnage.sizing.loads.instance import QUICK, SURE, Care
+from tonnage.sizing.loads.instance import QUICK, SURE, Care, Instance
 from tonnage.sizing.loads.load_scan import statistic_s, worst_limit
-from tonnage.sizing.loads.trial import MARGIN, rate_bound
+from tonnage.sizing.loads.trial import MARGIN, Ready, rate_bound
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 
     from tonnage.plan.candidate import Role
     from tonnage.results.metrics import Summary
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs, Seen
-    from tonnage.sizing.loads.trial import Ready
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Limit, Slo
 

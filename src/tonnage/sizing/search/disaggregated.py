@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, BrokenEarly, CannotRun
+from tonnage.plan.reason import (
+    AboveSaturation,
+    BrokenAtAnyLoad,
+    BrokenEarly,
+    CannotRun,
+    Reason,
+    Rejected,
+)
 from tonnage.simulator.disaggregated import decode_worker, sent_bytes_s
 from tonnage.simulator.request import (
     ALL_TOKENS,
@@ -30,7 +37,7 @@ from tonnage.simulator.request import (
 )
 from tonnage.sizing.loads.capacity import Capacity, broken_alone, find_capacity, no_capacity
 from tonnage.sizing.loads.fleet_check import MOST_INSTANCES, FleetAtPeak, fleet_seen
-from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care
+from tonnage.sizing.loads.instance import QUICK, SURE, Care, Instance
 from tonnage.sizing.loads.trial import MARGIN, Ready, token_limit
 from tonnage.sizing.loads.two_pools import TwoPools
 from tonnage.sizing.search.deployment_capacity import DOUBT, HAIR, USUAL, Contender, slower_capacity
@@ -43,10 +50,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.plan.candidate import Role
-    from tonnage.plan.reason import Reason, Rejected
     from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.confidence import Slowdown
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs, Seen
     from tonnage.sizing.question import Pools, Question
     from tonnage.spec.deployment import Slo
@@ -186,9 +191,7 @@ class PooledContender(Contender):
         slower = self.as_asked if slowdown is None else slowdown
         slo, base = slower.tightened(self.question.limits), self.behind(router)
         if instances < 2:
-            return no_capacity(
-                self.alone(), CannotRun(error="two pools take two instances"), ALONE_REQUESTS
-            )
+            return no_capacity(self.alone(), CannotRun(error="two pools take two instances"))
         together = min(instances, STAND)
         floor, near = (
             rate * slower.steps * together

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.scope import refused
-from tonnage.spec.catalog import entries
-from tonnage.spec.catalog.entries import plain, shipped_yaml
+from tonnage.spec.catalog import entries, repositories
+from tonnage.spec.catalog.entries import Shelf, T, plain, shipped_yaml
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import (
     ARCHES,
@@ -34,7 +34,6 @@ from tonnage.spec.model import Model
 from tonnage.spec.model_hubs import HUB_NAME, readers
 
 if TYPE_CHECKING:
-    from tonnage.spec.catalog.entries import Shelf, T
     from tonnage.spec.images import Encoder
 
 
@@ -89,8 +88,6 @@ def _model_named(name: str, layout: str) -> Model:
     """The model of a name that is no catalog id: a repository, another spelling, a known name with
     a format behind it, or a fine-tune's.
     """
-    from tonnage.spec.catalog import repositories
-
     repository = repositories.find_repository(name)
     model = repository.model if repository is not None else entries.model_shelf().find(name)
     if model is None and refused("model", name):
@@ -381,8 +378,6 @@ def _known_model(name: str) -> Model | None:
     """The model of that name, which the catalog holds or guesses; None where it has none, or does
     not read its format.
     """
-    from tonnage.spec.catalog import repositories
-
     repository = repositories.find_repository(name)
     try:
         return (
