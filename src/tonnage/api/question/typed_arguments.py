@@ -22,7 +22,7 @@ One = int | str | None
 
 
 class SharedArguments(TypedDict, total=False):
-    """Arguments that both functions take."""
+    """What both take."""
 
     isl: Length
     osl: Length
