@@ -8,6 +8,7 @@ import pytest
 
 from tests.questions import question
 from tests.report.example_plan import full, without_answer
+from tests.report.plans.screens import OTHER as SPLIT
 from tests.report.plans.screens import PEAK, many
 from tonnage.plan.candidate import Identity
 from tonnage.plan.limit import Breach, Limit
@@ -155,7 +156,7 @@ def test_the_best_of_every_gpu_has_a_row_before_others_of_one_gpu_and_is_counted
     assert isinstance(far, Table)
     assert "7,200 GPUs of mi355x would do" in far.note
     failed = rejected(
-        replace(OTHER, gpu="l40s"), CannotRun(error="weights 594 GB do not fit 1 × 48 GB")
+        replace(SPLIT, gpu="l40s"), CannotRun(error="weights 594 GB do not fit 1 × 48 GB")
     )
     alone = replace(
         plan,
