@@ -33,7 +33,7 @@ sizing/prefix_cache sizing/search/search sizing/loads/fleet_check cli/first_scre
 sizing/sensitivity deploy/every_target simulator/kernel cli/explain_and_diff bench/conversations
 sizing/loads/confidence cli/absurd_numbers sizing/steadiness cli/simulate cli/bad_input
 sizing/fleet/existing simulator/reference/prefix_cache bench/cli simulator/pools
-evidence/measurement sizing/use_cases bench/measure api/question/choice workload/describe cli/size
+evidence/measurement sizing/use_cases bench/measure api/question/choice workload/fit cli/size
 bench/infer simulator/fleet page/ui api/question/objectives bench/find_max serve/app watch/verify layers
 simulator/engine sizing/fleet/autoscaling evidence/calibrate deploy/alerts evidence/own_terms
 bench/receiver simulator/services/batching

@@ -6,7 +6,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.bench.connection import more_descriptors, parse_url
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 from tonnage.formats.measured_files import InvalidRuns, read_measured
@@ -228,6 +231,39 @@ def test_figures_are_kept_where_the_disk_is_full(
         f"run: cannot be written ({os.strerror(errno.ENOSPC)}); its figures are those above" in err
     )
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.live
+def test_the_server_of_a_self_test_ends_with_a_client_that_is_killed() -> None:
+    program = (
+        "import time\nfrom tonnage.bench.exact_server import Schedule, exact_server\n"
+        "with exact_server(Schedule(ttft_s=0.0, itl_s=0.001)) as url:\n"
+        "    print(url, flush=True)\n    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as (
+        client
+    ):
+        assert client.stdout is not None
+        target = parse_url(client.stdout.readline().strip())
+        socket.create_connection((target.host, target.port), timeout=5).close()
+        client.kill()
+    end, ended = time.monotonic() + 30, False
+    while not ended and time.monotonic() < end:
+        try:
+            socket.create_connection((target.host, target.port), timeout=5).close()
+        except ConnectionRefusedError:
+            ended = True
+    assert ended
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, soft), hard))
+    try:
+        assert more_descriptors() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_more_clients_than_open_files_are_refused_before_the_start(

@@ -35,7 +35,6 @@ from tonnage.bench.steady import Steady, find_steady, steady_metrics, trends
 from tonnage.bench.timer import Alarm
 from tonnage.cli.bench import LiveView
 from tonnage.errors import InputError
-from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, gap_edges_ns
 from tonnage.results.store import Batch, RunWriter, gap_counts, read_run, read_tokens
 from tonnage.spec.recording import Recording
 from tonnage.spec.workload import ClosedLoop, OpenLoop, TraceArrivals
@@ -226,20 +225,6 @@ def median_delay_ns() -> float:
     return float(np.median(late))
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(0, 2**40), min_size=1, max_size=50))
-def test_gaps_fall_into_the_bins_of_the_record(gaps: list[int]) -> None:
-    positions = np.arange(1, len(gaps) + 1)
-    found = gap_counts(np.array(gaps, dtype=np.int64), positions)
-    assert found.shape == (POSITION_BUCKETS, GAP_BINS)
-    assert found.sum() == len(gaps)
-    edges = gap_edges_ns()
-    for gap, position in zip(gaps, positions, strict=True):
-        index = int(np.searchsorted(edges, gap, side="right")) - 1
-        assert edges[index] <= gap
-        assert found[int(position).bit_length() - 1, index] >= 1
-
-
 def batch(first: int, count: int) -> Batch:
     rows = np.zeros((count, 10), dtype=np.int64)
     rows[:, 0] = np.arange(first, first + count) * 1_000_000
@@ -284,11 +269,9 @@ def test_a_request_has_its_key_and_its_length() -> None:
         request_head(parse_url("http://h"), "/x", key="a\r\nX-Evil: 1")
 
 
-# Single gaps from the moments of tokens: the same as one by one, their intervals, and the metrics
-# of the steady window.
-
-
 MS = 1_000_000
+
+
 EVENTS = st.lists(st.tuples(st.integers(1, 40 * MS), st.integers(1, 4)), max_size=6)
 
 
@@ -417,9 +400,6 @@ def test_an_engine_is_to_be_built_for_the_99th_percentile_of_lengths_and_of_thei
         "limits_tokens"
     ]
     assert found == {"prompt_p99": 396, "output_p99": 793, "sum_p99": 1189}
-
-
-# The server's own metrics beside a run, and the view that a person has of it.
 
 
 PAGE = """# HELP vllm:num_requests_running Number of requests

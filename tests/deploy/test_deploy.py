@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,27 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tests.deploy.written import asked
 from tonnage.cli.main import run
-from tonnage.deploy.checkpoint import loading
 from tonnage.deploy.service import service_of
 from tonnage.deploy.targets import deployed, target_files, write_folder
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
-from tonnage.spec.catalog.checkpoints import find_checkpoints
-from tonnage.spec.catalog.entries import engine_shelf, model_shelf
-from tonnage.spec.precision import PRECISIONS, find_precision
-
-
-@pytest.fixture
-def plan(tmp_path: Path) -> Path:
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(dense().to_json()), encoding="utf-8")
-    return path
-
-
-def asked(plan: Path, folder: Path, *further: str, target: str = "kubernetes") -> list[str]:
-    return ["deploy", str(plan), "--target", target, "--output", str(folder), *further]
 
 
 def test_a_folder_with_the_plan_in_it_is_written(
@@ -128,10 +113,9 @@ def test_a_drafter_stands_in_the_command() -> None:
         service_of(plan, checkpoint=DENSE_CHECKPOINT, drafter="my/eagle")
 
 
-# The files of two plans, letter by letter. ``TONNAGE_GOLDEN=write`` writes those that differ.
-
-
 HERE = Path(__file__).parent / "golden"
+
+
 CASES = {
     "dense-compose": ("compose", dense, DENSE_CHECKPOINT),
     "dense-kubernetes": ("kubernetes", dense, DENSE_CHECKPOINT),
@@ -163,9 +147,6 @@ def test_files_of_a_target_golden(case: str) -> None:
     assert files == kept
 
 
-# YAML with comments reads back as the values that were written.
-
-
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -173,9 +154,13 @@ SCALARS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(max_size=30),
 )
+
+
 LINES = st.lists(st.text(alphabet="abc: #-'\"|>{}[]&*%", max_size=8), min_size=1, max_size=4).map(
     lambda lines: "\n".join(lines) + "\n"
 )
+
+
 NOTES = st.text(alphabet="abc # \n", max_size=12)
 
 
@@ -203,100 +188,3 @@ def values() -> st.SearchStrategy[object]:
 )
 def test_what_is_written_reads_back(document: dict[str, object], head: str) -> None:
     assert yaml.safe_load(yaml_text(document, head=head)) == plain(document)
-
-
-# What an engine loads: a published checkpoint, one that it quantises at its start, or a folder with
-# what fills it.
-
-
-FORMATS = [
-    *PRECISIONS,
-    "fp8+kv-fp16",
-    "fp8+2:4",
-    "nvfp4+experts",
-    "int4-g32+experts",
-    "mxfp4+rest-fp8",
-    "nvfp4+rest-fp8",
-]
-
-
-@pytest.mark.parametrize(
-    "engine", ["vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2", "atom-0.1", "tensorrt-llm-0.9"]
-)
-def test_every_model_and_format_has_a_checkpoint_or_the_engines_own_quantisation_or_a_word_on_how_to_make_one(
-    engine: str,
-) -> None:
-    by_name = {
-        one.repository: one for model in model_shelf().by_name for one in find_checkpoints(model)
-    }
-    launch = engine_shelf().by_name[engine].launch
-    for model in model_shelf().by_name:
-        for precision in FORMATS:
-            wanted = find_precision(precision)
-            for vendor in ("NVIDIA", "AMD"):
-                found = loading(model, precision, engine, vendor=vendor)
-                known = by_name.get(found.checkpoint)
-                if found.words:
-                    assert found.words == launch.quantizing(wanted.weights)
-                    assert known.half if known else found.checkpoint == f"/models/{model}-bf16"
-                elif known:
-                    assert known.model == model
-                    assert {known.format.partition("+")[0], wanted.weight_format} <= {
-                        "fp16",
-                        "bf16",
-                    } or known.format.startswith(wanted.weight_format)
-                    assert (
-                        known.format == wanted.weights or known.half
-                    ) or f"--precision {known.format}" in found.told
-                else:
-                    assert found.checkpoint.startswith(f"/models/{model}-")
-                    for command in found.make:
-                        assert found.checkpoint in shlex.split(command)
-                    assert found.make or "No tool that creates one is known" in found.told
-
-
-@pytest.mark.parametrize(
-    ("asked", "checkpoint", "words"),
-    [
-        (("deepseek-v3", "fp8", "vllm-0.32"), "deepseek-ai/DeepSeek-V3", ()),
-        (
-            ("llama-3.1-8b", "fp8+kv-fp16", "tensorrt-llm-1.2"),
-            "nvidia/Llama-3.1-8B-Instruct-FP8",
-            (),
-        ),
-        (("qwen3-8b", "fp8", "vllm-0.32"), "Qwen/Qwen3-8B-FP8", ()),  # the author's own
-        # which runs on every GPU with FP8
-        (("qwen3-8b", "fp8", "tensorrt-llm-1.2"), "nvidia/Qwen3-8B-FP8", ()),
-        (("phi-4", "fp8", "tensorrt-llm-1.2"), "RedHatAI/phi-4-FP8-dynamic", ()),
-        # which does not read it yet
-        (("phi-4", "fp8", "tensorrt-llm-1.0"), "/models/phi-4-fp8", ()),
-        (
-            ("gemma-2-27b", "fp8", "vllm-0.32"),
-            "google/gemma-2-27b-it",
-            ("--quantization", "fp8_per_tensor"),
-        ),
-        (
-            ("gemma-2-27b", "fp8", "sglang-0.5.9"),
-            "google/gemma-2-27b-it",
-            ("--quantization", "fp8"),
-        ),
-        # of experts alone, which it does not have
-        (("gemma-2-27b", "mxfp4", "vllm-0.32"), "/models/gemma-2-27b-mxfp4", ()),
-        (
-            ("gpt-43b", "fp8", "vllm-0.32"),
-            "/models/gpt-43b-bf16",
-            ("--quantization", "fp8_per_tensor"),
-        ),
-    ],
-)
-def test_what_is_loaded(
-    asked: tuple[str, str, str], checkpoint: str, words: tuple[str, ...]
-) -> None:
-    found = loading(*asked)
-    assert (found.checkpoint, found.words) == (checkpoint, words)
-    assert f"`{checkpoint}`" in found.told
-
-
-def test_amds_format_is_for_amds_gpus() -> None:
-    assert loading("glm-5.2", "mxfp4", "sglang", vendor="AMD").checkpoint == "amd/GLM-5.2-MXFP4"
-    assert loading("glm-5.2", "mxfp4", "sglang").checkpoint == "/models/glm-5.2-mxfp4"

@@ -103,6 +103,16 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     )
 
 
+def test_a_scenario_of_aliases_is_refused_in_the_pages_own_process(client: TestClient) -> None:
+    levels = [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 40)]
+    bomb = "\n".join(["a0: &a0 [x]", *levels, "model: *a39", "demand: *a39"])
+    headers = {"x-tonnage-token": TOKEN}
+    assert client.put("/files/a.yaml", content=bomb.encode(), headers=headers).status_code == 201
+    answer = client.get("/files/a.yaml/look")
+    assert answer.status_code == 422
+    assert "more than 500,000 values, counted with its aliases" in answer.text
+
+
 def test_what_a_page_may_do_is_said_on_every_response(client: TestClient) -> None:
     for path in ("/size", "/static/page.js", "/nothing", "/api/v1/catalog?text=h100"):
         policy = client.get(path).headers["content-security-policy"]

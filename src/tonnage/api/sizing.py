@@ -23,7 +23,17 @@ from tonnage.api.question.arguments import (
     with_signature,
 )
 from tonnage.api.question.classes import by_class
-from tonnage.api.question.objectives import aim_of, places_of, prices_of, reserve_of, with_prices
+from tonnage.api.question.objectives import (
+    aim_of,
+    places_of,
+    prices_of,
+    reserve_of,
+    says_no_load,
+    with_day,
+    with_growth,
+    with_prices,
+    with_regions,
+)
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option, visible
 from tonnage.formats.invalid_runs import InvalidRuns
@@ -172,7 +182,6 @@ def answer(
     from tonnage.api.question.changes import with_autoscaling
     from tonnage.api.question.choice import chosen, with_runner_up
     from tonnage.api.question.mixed import with_mixed
-    from tonnage.api.question.objectives import with_day, with_growth, with_regions
     from tonnage.cost.plan_cost import with_cost
     from tonnage.evidence.measurement import with_measurement
     from tonnage.sizing.planner import Runs as Memory
@@ -382,7 +391,6 @@ def size_measured(
     Raises InputError: anything that cannot be used, in one line.
     """
     from tonnage.api.question.sizing import demand_asked, owned
-    from tonnage.spec.scenario import DemandAsked
     from tonnage.spec.scenario_file import scenario_of
 
     idle = [
@@ -438,7 +446,6 @@ def _of_existing(
     """The plan of measured points with what systems that exist carry by them; for that load where
     none is requested.
     """
-    from tonnage.api.question.objectives import says_no_load, with_day
     from tonnage.api.question.sizing import demand_asked
     from tonnage.sizing.demand import carried_by_existing
     from tonnage.sizing.fleet.existing import measured_existing

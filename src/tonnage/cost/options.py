@@ -479,7 +479,7 @@ def _split(
 def with_cost_together(
     found: UseCases, prices: Prices, where: tuple[Where, ...] = WAYS
 ) -> UseCases:
-    """Use cases with the yearly cost of both arrangements: systems owned for the peak, and
+    """Use cases with the yearly cost of every arrangement: systems owned for the peak, and
     instances rented as each hour needs them.
     """
     traffic = dict(zip(found.names, map(traffic_of, found.plans), strict=True))
@@ -487,10 +487,9 @@ def with_cost_together(
     def priced(one: Arrangement | None) -> Arrangement | None:
         if one is None:
             return None
-        # a job, which has a pool for itself, has no requests at the peak
         loads = [
-            summed([traffic[case.name] for case in pool.cases] or [traffic[name]])
-            for pool, name in zip(one.pools, found.names, strict=False)
+            summed([traffic[name] for name in found.served(one, place)])
+            for place in range(len(one.pools))
         ]
         pools = [
             (_pool_serving(pool, peak_of(load)), load, pool.instances)
@@ -518,6 +517,7 @@ def with_cost_together(
         shared=priced(found.shared),
         separate=priced(found.separate),
         first_come=priced(found.first_come),
+        alone=priced(found.alone),
     )
 
 
@@ -574,8 +574,10 @@ def _shares(
     share of the cost; none where an old file does not say it.
     """
     at_peak, over_year = dict[str, float](), dict[str, float]()
-    for pool, name in zip(one.pools, found.names, strict=False):
-        exact = [(case.name, case.instances_exact) for case in pool.cases] or [(name, 1.0)]
+    for place, pool in enumerate(one.pools):
+        exact = [(case.name, case.instances_exact) for case in pool.cases] or [
+            (found.served(one, place)[0], pool.instances_exact)
+        ]
         if any(instances is None for _, instances in exact):
             return ()
         total = math.fsum(instances or 0.0 for _, instances in exact)

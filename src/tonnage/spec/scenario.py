@@ -323,7 +323,8 @@ class SearchAsked:
         " tensorrt-llm,vllm).",
         about_simulate=(
             "Engine preset: tensorrt-llm, vllm or sglang for the newest, or a version such as"
-            " nim-2024 of `tonnage catalog engines` (default: tensorrt-llm)."
+            " nim-2024 of `tonnage catalog engines` (default: tensorrt-llm, or vllm where the GPU"
+            " needs it)."
         ),
     )
     max_batch_size: Counts = leaf(

@@ -101,7 +101,7 @@ def conserved(cache, free: int, blocks: int) -> None:
     assert set(cache.refs) <= {0}
     assert sorted(cache.idle) == list(range(blocks))
     assert free == blocks
-    assert {name: block for block, name in cache.named.items()} == cache.names
+    assert {name: block for block, name in enumerate(cache.named) if name} == cache.names
     for tier, names in zip(cache.tiers, cache.below, strict=True):
         assert len(names) <= tier.blocks
         assert not names.keys() & cache.names.keys()

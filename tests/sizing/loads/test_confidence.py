@@ -130,7 +130,7 @@ def test_where_slower_steps_meet_the_limits_at_no_load_no_number_is_sure_enough(
     """Then the plan is made for the highest confidence that is reached, and says so; no number is
     printed that nobody would buy."""
     alone = contender(**{**ASKED, "ttft": None, "engine": "nim-2024", "peak_rps": 40})
-    ms = alone.runs.alone(alone.instance).tpot_ms.mean * alone.errors["requests_s"].factor(0.65)
+    ms = alone.instance.single_client().tpot_ms.mean * alone.errors["requests_s"].factor(0.65)
     plan = size(ask(**ASKED, engine="nim-2024", peak_rps=40, tpot=f"mean<={ms:.4g}ms").questions[0])
     found = plan.choice.confidence
     assert found.systems["95"] is None

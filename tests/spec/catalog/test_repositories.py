@@ -10,18 +10,20 @@ from pathlib import Path
 import pytest
 
 from tonnage import api
-from tonnage.deploy.checkpoint import loading
 from tonnage.errors import InputError, UnknownName
 from tonnage.plan.plan import Plan
-from tonnage.spec.catalog import find_engine, find_model, models
-from tonnage.spec.catalog.checkpoints import find_checkpoints, listed_checkpoints, loaded
+from tonnage.spec.catalog import find_model, models
+from tonnage.spec.catalog.checkpoints import find_checkpoints, listed_checkpoints
 from tonnage.spec.catalog.repositories import find_repository, listed_repositories
 from tonnage.spec.precision import find_precision
 
 FIELD = Path(__file__).resolve().parents[4] / "shared" / "field"
+
+
 needs_field = pytest.mark.skipif(
     not FIELD.is_dir(), reason="the field's cases lie next to the repository, not in it"
 )
+
 
 DERIVED = {  # architecture and format
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": ("qwen2.5-1.5b", "bf16"),
@@ -193,23 +195,6 @@ def test_a_plan_holds_a_model_that_was_guessed_and_is_read_again() -> None:
     assert "by its name alone" in note.model.reading
     assert plan.scenario.precisions == ("fp8",)
     assert Plan.from_json(plan.to_json()) == plan
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic",
-        "a/my-llama3.1-8b-FP8",
-        "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
-    ],
-)
-def test_an_engine_loads_the_repository_that_was_named(name: str) -> None:
-    model = find_model(name)
-    form = find_precision(model.usual_precision)
-    assert loaded(model, form, find_engine("vllm"), "NVIDIA") == (name, ())
-    words = ("vllm", "serve", name, "--tensor-parallel-size", "1")
-    assert loading(model.name, form.name, "vllm-0.32", planned=words).checkpoint == name
-    assert loaded(find_model("llama-3.1-8b"), form, find_engine("vllm"), "NVIDIA")[0] != name
 
 
 def test_the_catalog_shows_the_model_of_a_repository() -> None:

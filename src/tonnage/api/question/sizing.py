@@ -30,6 +30,7 @@ from tonnage.api.question.deployment import (
     shares_of,
     sized_pools,
     stated,
+    usual_engine,
     with_context,
 )
 from tonnage.api.question.loads import recording_from, sessions_of_file
@@ -478,11 +479,8 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         if search_asked.deploy_on is None
         else faults.of(target_runs, search_asked.deploy_on, at="deploy_on")
     )
-    engines = _names(
-        search_asked.engine or engines_meant(_shares(search_asked)) or DEFAULT_ENGINES,
-        option("engine"),
-        faults,
-    )
+    engines_named = search_asked.engine or engines_meant(_shares(search_asked))
+    engines = _names(engines_named or DEFAULT_ENGINES, option("engine"), faults)
     if runs is not None and search_asked.engine is None:
         engines = tuple(name for name in engines if name in runs.engines)
     if runs is not None and search_asked.disaggregated and not runs.pools:
@@ -563,6 +561,8 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         )
         chosen["addable"] = tuple(gpu.name for gpu in bought_gpus or chosen["gpus"] if gpu)
     if all(chosen["gpus"]):
+        if not engines_named:
+            chosen["engines"] = _with_older(chosen["engines"], chosen["gpus"])
         chosen["gpus"] = (
             faults.of(
                 stated,
@@ -582,6 +582,17 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     _check_unsized(scenario, faults)
     faults.of(places, scenario.where)
     return chosen
+
+
+def _with_older(engines: tuple[str, ...], gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """The engines, and those of GPUs that none of them runs on any more."""
+    fp16 = find_precision("fp16")
+    older = (
+        find_engine(usual_engine(gpu, fp16)).name
+        for gpu in gpus
+        if all(find_engine(name).excluded(gpu) for name in engines)
+    )
+    return tuple(dict.fromkeys((*older, *engines)))
 
 
 def _shares(asked: SearchAsked) -> dict[str, float | None]:

@@ -1,19 +1,20 @@
-"""Every entry is complete and true to published totals; every spelling of the data finds its
-entry."""
+"""Entries of the catalog: presets that extend others, and hosts."""
 
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.errors import InputError
+from tests.spec.catalog.preset_rows import rows
+from tonnage.errors import DataError, InputError
 from tonnage.spec.catalog import (
     engines,
     find_engine,
@@ -25,20 +26,46 @@ from tonnage.spec.catalog import (
     system_of,
     systems,
 )
-from tonnage.spec.catalog.entries import host_speed_of
-from tonnage.spec.engine import default_knobs
+from tonnage.spec.catalog.entries import host_speed_of, read_presets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+WHOLE = json.loads(
+    (Path(__file__).parents[2] / "golden" / "engine-presets.json").read_text(encoding="utf-8")
+)
+"""Every preset as it stood in the file before presets could extend others."""
+
+
+def part(found: Any, whole: Any) -> Any:
+    """What is there of the keys that there were then: knobs have been added since."""
+    return (
+        {key: part(found[key], value) for key, value in whole.items()}
+        if isinstance(whole, dict)
+        else found
+    )
+
+
+def test_every_resolved_preset_equals_the_one_that_stood_alone() -> None:
+    found = {engine.name: json.loads(json.dumps(asdict(engine))) for engine in engines()}
+    assert {name: part(found[name], whole) for name, whole in WHOLE.items()} == WHOLE
+    for change, says in [
+        ({"extends": "vllm-9"}, "vllm-0.12: extends: there is no preset 'vllm-9'"),
+        ({"extends": "vllm-0.12"}, "vllm-0.12: extends: 'vllm-0.12' extends this preset in turn"),
+    ]:
+        with pytest.raises(DataError, match=says):
+            read_presets(rows(**change), "engines.yaml")
+
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+
 needs_data = pytest.mark.skipif(
     not DATA.is_dir(), reason="the measured data lie beside the repository, not in it"
 )
 
-
 PUBLISHED: dict[str, float] = yaml.safe_load(
-    (Path(__file__).parent / "published_parameters.yaml").read_text(encoding="utf-8")
+    (Path(__file__).parents[1] / "published_parameters.yaml").read_text(encoding="utf-8")
 )
 
 
@@ -128,24 +155,6 @@ def test_every_gpu_has_a_system() -> None:
     assert find_system("8xL40S").gpu == "l40s"
     assert find_system("8xl4").gpus == 8
     assert find_system("DGX H100").name == "dgx-h100"
-
-
-def test_knobs_follow_the_memory() -> None:
-    vllm = find_engine("vllm")
-    limits = {
-        gpu: default_knobs(vllm, find_gpu(gpu), ranks=1) for gpu in ("h100", "a100", "l40s", "b200")
-    }
-    assert [limits[gpu].max_batch_size for gpu in limits] == [1024, 256, 256, 1024]
-    assert [limits[gpu].max_num_tokens for gpu in limits] == [8192, 2048, 2048, 16384]
-    assert {knobs.kv_fraction for knobs in limits.values()} == {0.92}
-    assert default_knobs(find_engine("vllm-0.19"), find_gpu("h100"), ranks=1).kv_fraction == 0.9
-    for gpu in ("l40s", "h100", "h200", "b200"):
-        knobs, mib = (
-            default_knobs(find_engine("sglang"), find_gpu(gpu), ranks=1),
-            find_gpu(gpu).memory_bytes / 2**20,
-        )
-        kept = 512 + 1.5 * knobs.max_num_tokens + 128 + (1024 if gpu == "b200" else 512)
-        assert knobs.kv_fraction == pytest.approx(1 - kept / mib, abs=0.012), gpu
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,3 @@
-"""A deployment beside its plan: limits, intervals, headroom, and what is advised; then a simulated
-one with a fault, live."""
-
 from __future__ import annotations
 
 import json

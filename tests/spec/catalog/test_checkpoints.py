@@ -1,57 +1,18 @@
-"""A preset says what differs from the one that it extends; resolved, every preset is what it was
-when each stood alone."""
+"""Checkpoints of the catalog: their sources, and what makes one."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tonnage.errors import DataError
-from tonnage.spec.catalog import checkpoints, engines, find_engine
+from tonnage.spec.catalog import checkpoints, find_engine
 from tonnage.spec.catalog.checkpoints import find_checkpoints, find_maker, listed_checkpoints
-from tonnage.spec.catalog.entries import model_shelf, read_presets, shipped_yaml
+from tonnage.spec.catalog.entries import model_shelf
 from tonnage.spec.precision import find_precision
-
-WHOLE = json.loads(
-    (Path(__file__).parents[2] / "golden" / "engine-presets.json").read_text(encoding="utf-8")
-)
-"""Every preset as it stood in the file before presets could extend others."""
-
-
-def part(found: Any, whole: Any) -> Any:
-    """What is there of the keys that there were then: knobs have been added since."""
-    return (
-        {key: part(found[key], value) for key, value in whole.items()}
-        if isinstance(whole, dict)
-        else found
-    )
-
-
-def test_every_resolved_preset_equals_the_one_that_stood_alone() -> None:
-    found = {engine.name: json.loads(json.dumps(asdict(engine))) for engine in engines()}
-    assert {name: part(found[name], whole) for name, whole in WHOLE.items()} == WHOLE
-    for change, says in [
-        ({"extends": "vllm-9"}, "vllm-0.12: extends: there is no preset 'vllm-9'"),
-        ({"extends": "vllm-0.12"}, "vllm-0.12: extends: 'vllm-0.12' extends this preset in turn"),
-    ]:
-        with pytest.raises(DataError, match=says):
-            read_presets(rows(**change), "engines.yaml")
-
-
-def rows(**change: Any) -> list[dict[str, Any]]:
-    return [
-        row | change if row["name"] == "vllm-0.12" else row for row in shipped_yaml("engines.yaml")
-    ]
-
-
-# The published checkpoints: every entry says where it was seen, and no name is given twice.
-
 
 UNPUBLISHED = {"gpt-43b"}
 """Models of which no checkpoint is public."""

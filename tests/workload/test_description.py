@@ -1,9 +1,6 @@
-"""Recorded traffic described: every format that is read, and figures that are known beforehand."""
-
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +8,19 @@ import pytest
 from scipy import stats
 
 import tonnage
+from tests.workload.described import generated
 from tonnage import api
 from tonnage.api.question.simulation import simulation_of
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.results.store import write_run
-from tonnage.spec.lengths import parse_lengths
-from tonnage.spec.scenario_file import read_scenario
-from tonnage.spec.workload import OpenLoop, Workload
-from tonnage.workload.burstiness import burstiness, kolmogorov_smirnov, spread
-from tonnage.workload.description import fitted_lengths, rank_correlation
+from tonnage.spec.workload import OpenLoop
+from tonnage.workload.burstiness import kolmogorov_smirnov
+from tonnage.workload.description import rank_correlation
 
-EXCERPT = Path(__file__).parents[2] / "examples" / "code-completion.csv"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
+EXCERPT = Path(__file__).parents[2] / "examples" / "code-completion.csv"
+
 BURSTGPT = (
     "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type,Session ID\n"
     "5,ChatGPT,100,50,150,Conversation log,a\n45,ChatGPT,472,0,472,Conversation log,a\n"
@@ -79,15 +76,6 @@ def test_a_run_folder_is_described_by_its_requests(tmp_path: Path) -> None:
     assert (
         np.diff(found.traffic.recording.due_ns).tolist() == np.diff(made.requests.due_ns).tolist()
     )
-
-
-def test_poisson_counts_have_a_dispersion_of_one() -> None:
-    due = np.random.default_rng(0).exponential(0.1, 200_000).cumsum()
-    found = burstiness(due - due[0])
-    assert found.cv == pytest.approx(1, rel=0.02)
-    for one in found.dispersion:
-        assert one.index == pytest.approx(1, abs=4 * np.sqrt(2 / one.intervals))
-    assert found.hourly_peak_to_mean == pytest.approx(1, abs=0.05)
 
 
 def test_correlation_and_distance_are_scipys() -> None:
@@ -175,164 +163,6 @@ def test_bad_input_is_one_line(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
-
-
-# A fitted scenario reproduces the traffic that it was fitted to: generated with known parameters,
-# and recorded.
-RECORDED = (
-    *(
-        pytest.param(f"AzureLLMInferenceTrace_2023_{kind}.csv", marks=pytest.mark.accuracy)
-        for kind in ("code", "conv")
-    ),
-    "mooncake_conversation_2000.jsonl",
-)
-STATISTICS = ("mean", "p50", "p90", "p95", "p99")
-
-
-def generated(path: Path, isl: str, osl: str, arrivals: OpenLoop) -> Path:
-    """A trace of a workload with known parameters."""
-    drawn = Workload(
-        isl=parse_lengths(isl, ""), osl=parse_lengths(osl, ""), arrivals=arrivals, requests=20_000
-    ).trace(3)
-    rows = (
-        f"{due / 1e12:.9f},{i},{o}\n"
-        for due, i, o in zip(drawn.due_ps, drawn.isl, drawn.osl, strict=True)
-    )
-    path.write_text("timestamp,isl,osl\n" + "".join(rows))
-    return path
-
-
-def assert_alike(seen: np.ndarray, drawn: np.ndarray, floor: float = 0.0) -> None:
-    first, second = spread(seen), spread(drawn)
-    for name in STATISTICS:
-        a, b = getattr(first, name), getattr(second, name)
-        assert abs(b - a) <= 0.10 * max(a, floor), (name, a, b)
-
-
-def assert_reproduced(trace: Path, scenario: Path, requests: int | None = None) -> None:
-    """Mean and percentiles of ISL, OSL and gaps within 10 %, in the requests that a simulation of
-    the scenario makes."""
-    seen = api.describe_workload(trace).traffic.recording
-    asked = {"model": "llama-3.1-8b", "requests": requests}
-    if (rate := read_scenario(str(scenario)).demand.peak_rps) is not None:
-        asked["request_rate"] = rate
-    drawn = simulation_of(scenario, asked).workloads[0].trace(1)
-    assert_alike(np.array(seen.isl), drawn.isl)
-    assert_alike(np.array(seen.osl), drawn.osl)
-    gaps = np.diff(np.array(seen.due_ns)) / 1e9
-    assert_alike(gaps, np.diff(drawn.due_ps) / 1e12, floor=1e-3 * gaps.mean())
-
-
-@pytest.mark.parametrize(
-    ("isl", "osl", "arrivals"),
-    [
-        pytest.param(
-            "lognormal:2000,1500", "normal:400,80", OpenLoop(rate=5.0), marks=pytest.mark.accuracy
-        ),
-        ("uniform:500-3000", "lognormal:200,150+50", OpenLoop(rate=20.0, process="gamma", cv=2.5)),
-        pytest.param(
-            "1200",
-            "lognormal:300,200",
-            OpenLoop(rate=2.0, process="gamma", cv=0.4),
-            marks=pytest.mark.accuracy,
-        ),
-        pytest.param(
-            "normal:3000,400",
-            "128",
-            OpenLoop(rate=3.0, process="constant"),
-            marks=pytest.mark.accuracy,
-        ),
-    ],
-    ids=["poisson", "bursty", "regular", "even"],
-)
-def test_known_parameters_are_recovered(
-    isl: str, osl: str, arrivals: OpenLoop, tmp_path: Path
-) -> None:
-    trace = generated(tmp_path / "trace.csv", isl, osl, arrivals)
-    found = api.fit_workload(trace, tmp_path / "scenario.yaml")
-    assert found.files == {}
-    for name, written in (("isl", isl), ("osl", osl)):
-        known, fitted = (
-            parse_lengths(written, ""),
-            parse_lengths(getattr(found.scenario.lengths, name), ""),
-        )
-        assert fitted.kind == known.kind
-        assert fitted.mean == pytest.approx(known.mean, rel=0.03)
-        assert fitted.std == pytest.approx(known.std, rel=0.05)
-    assert found.scenario.search.arrivals == arrivals.process
-    assert found.scenario.demand.peak_rps == pytest.approx(arrivals.rate, rel=0.05)
-    if arrivals.process == "gamma":
-        assert found.scenario.search.cv == pytest.approx(arrivals.cv, rel=0.05)
-    assert_reproduced(trace, tmp_path / "scenario.yaml", 20_000)
-
-
-def test_a_distribution_that_draws_far_longer_requests_than_were_seen_does_not_fit() -> None:
-    """Lengths cut to a longest one at p99.7: all percentiles but the last are those of a lognormal
-    distribution that reaches further."""
-    values = parse_lengths("lognormal:1000,2000", "").draw(20_000, np.random.default_rng(2))
-    whole, cut = (
-        fitted_lengths(values),
-        fitted_lengths(np.minimum(values, int(np.percentile(values, 99.7)))),
-    )
-    assert whole.fits
-    assert cut.error <= 0.10
-    assert cut.overshoots
-    assert not cut.fits
-
-
-def test_a_rate_that_drifts_is_no_poisson_process(tmp_path: Path) -> None:
-    """An hour whose rate doubles and halves again every ten minutes: gaps nearly exponential,
-    minutes far from it."""
-    rng = np.random.default_rng(5)
-    gaps = rng.exponential(1.0, 15_000)
-    due, now = [], 0.0
-    for gap in gaps:
-        now += gap / (4.0 + 1.3 * math.sin(2 * math.pi * now / 600))
-        due.append(now)
-    trace = tmp_path / "trace.csv"
-    trace.write_text(
-        "timestamp,isl,osl\n"
-        + "".join(f"{moment:.6f},{rng.integers(100, 200)},50\n" for moment in due)
-    )
-    found = api.describe_workload(trace).fitted_arrivals
-    assert (found.process, found.disagreement) == ("trace", "counts")
-    assert found.dispersion_error > 2
-    api.fit_workload(trace, tmp_path / "scenario.yaml")
-    assert_reproduced(trace, tmp_path / "scenario.yaml")
-
-
-def test_correlated_lengths_stay_together(tmp_path: Path) -> None:
-    rng = np.random.default_rng(7)
-    isl = rng.integers(100, 2000, 2_500)
-    rows = zip(
-        rng.exponential(0.2, 2_500).cumsum(),
-        isl,
-        isl // 10 + rng.integers(1, 40, 2_500),
-        strict=True,
-    )
-    trace = tmp_path / "trace.csv"
-    trace.write_text("timestamp,isl,osl\n" + "".join(f"{t:.6f},{i},{o}\n" for t, i, o in rows))
-    found = api.fit_workload(trace, tmp_path / "scenario.yaml")
-    assert (found.lengths, sorted(found.files)) == ("pairs", ["scenario.lengths.csv"])
-    drawn = (
-        simulation_of(
-            tmp_path / "scenario.yaml",
-            {"model": "llama-3.1-8b", "request_rate": 5.0, "requests": 2_500},
-        )
-        .workloads[0]
-        .trace(0)
-    )
-    assert np.corrcoef(drawn.isl, drawn.osl)[0, 1] == pytest.approx(
-        np.corrcoef(isl, isl // 10)[0, 1], abs=0.05
-    )
-    assert_reproduced(trace, tmp_path / "scenario.yaml", 2_500)
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="the whole traces are not part of a checkout")
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_traffic_is_reproduced(name: str, tmp_path: Path) -> None:
-    api.fit_workload(SHARED / name, tmp_path / "scenario.yaml")
-    assert_reproduced(SHARED / name, tmp_path / "scenario.yaml")
 
 
 def test_a_trace_is_stretched_to_the_rate_that_is_given(tmp_path: Path) -> None:

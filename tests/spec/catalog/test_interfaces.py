@@ -1,6 +1,3 @@
-"""What deploy writes is in the table of flags, metrics and images that was read from each version's
-own source."""
-
 from __future__ import annotations
 
 import itertools
@@ -23,6 +20,7 @@ from tonnage.spec.kv_tiers import AskedTier
 from tools.interfaces import WHEELS
 
 PRESETS = (*WHEELS, "tensorrt-llm-1.0", "tensorrt-llm-1.1", "tensorrt-llm-1.2")
+
 KNOBS = {
     "max_batch_size": 96,
     "max_num_tokens": 4_000,
