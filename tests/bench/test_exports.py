@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.bench.test_cli import ASKED
+from tests.bench.cli_cases import ASKED
 from tonnage.api.compare import compare_runs
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run

@@ -3,7 +3,6 @@ refused in a line, never otherwise."""
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from tests.formats.changed_files import changed, told
 from tests.formats.field_files import LLMPERF, SGLANG, VLLM_RUN
 from tests.strategies import examples
 from tonnage.api.compare import import_run
-from tonnage.api.question.loads import traffic_from
 from tonnage.errors import TonnageError
 from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.measured_files import MEASURED, read_measured
@@ -130,33 +128,3 @@ def test_single_requests_are_read_or_refused(
         assert not (folder / "run").exists()
         return
     assert all(summary.counted for _, summary, _ in made)
-
-
-TRACES = [
-    {
-        "timestamp": 500 * place,
-        "input_length": 1024,
-        "output_length": 100,
-        "hash_ids": [0, place + 1],
-    }
-    for place in range(20)
-]
-
-
-@examples(1.0)
-@given(data=st.data())
-def test_a_changed_trace_is_read_or_every_bad_line_named(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    rows = copy.deepcopy(TRACES)
-    place = data.draw(st.integers(1, 18))
-    rows[place] = data.draw(changed(rows[place]))
-    path = tmp_path_factory.mktemp("changed", numbered=True) / "t.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    try:
-        recording = traffic_from(str(path), "the traffic").recording
-    except TonnageError as error:
-        told(error, path)
-        return
-    assert (len(recording), recording.due_ns[-1]) == (20, 9_500_000_000)
-    assert set(recording.isl) == {1024}

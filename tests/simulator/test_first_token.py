@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.simulator.test_kernel import assert_same
-from tests.simulator.test_reference import VLLM, open_trace
+from tests.simulator.kernel.compared import assert_same
+from tests.simulator.reference.examples import VLLM, open_trace
 from tests.strategies import (
     MS,
     SCHEDULERS,

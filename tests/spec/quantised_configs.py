@@ -12,3 +12,10 @@ LLAMA_8B = next(
     if config["architectures"] == ["LlamaForCausalLM"] and 7.9 < billions < 8.1
 )
 FP8 = {"num_bits": 8, "type": "float", "strategy": "channel"}
+
+
+GROUP_16 = {
+    "weights": {"num_bits": 4, "type": "float", "group_size": 16},
+    "input_activations": None,
+    "targets": ["Linear"],
+}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.spec.quantised_configs import GROUP, LLAMA_8B
+from tests.spec.quantised_configs import GROUP, GROUP_16, LLAMA_8B
 from tonnage import api
 from tonnage.errors import InputError
 from tonnage.perf.matrices import dense_formats
@@ -159,13 +159,6 @@ QUARK = {
 QUARK_4 = {
     "weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32},
     "input_tensors": {"dtype": "fp4"},
-}
-
-
-GROUP_16 = {
-    "weights": {"num_bits": 4, "type": "float", "group_size": 16},
-    "input_activations": None,
-    "targets": ["Linear"],
 }
 
 
@@ -342,128 +335,6 @@ def test_a_format_without_a_name_is_refused_in_one_line(tmp_path: Path) -> None:
         api.size(model=str(tmp_path), peak_rps=1, isl=500, osl=100)
     counted = api.memory(model=str(tmp_path), precision="nf4", engine="vllm").plan
     assert counted.weight_bytes == MATRICES * 4.5 / 8 + 2 * TABLES
-
-
-@pytest.mark.parametrize(
-    ("model", "engine", "precision", "kv"),
-    [
-        ("qwen3-235b-a22b", "vllm", "fp8", "fp16"),  # the author's blocks of FP8 declare none
-        ("qwen3-235b-a22b", "sglang", "fp8", "fp16"),
-        ("qwen3-235b-a22b", "vllm", "fp8+kv-fp8", "fp8"),
-        ("llama-3.1-8b", "vllm", "fp8", "fp8"),  # NVIDIA's checkpoint declares FP8
-        ("llama-3.1-8b", "vllm-0.10", "fp8", "fp16"),  # which this version does not take over
-        ("llama-3.1-8b", "tensorrt-llm", "fp8", "fp8"),
-        ("llama-3.1-8b", "tensorrt-llm", "fp8+kv-fp16", "fp16"),
-        ("deepseek-v3", "vllm", "fp8", "fp16"),
-        ("llama-3.1-8b", "vllm", "awq", "fp16"),
-    ],
-)
-def test_the_kv_cache_is_in_the_engines_format(
-    model: str, engine: str, precision: str, kv: str
-) -> None:
-    """And whoever asks for the printed name gets the same."""
-    report = api.memory(
-        model=model,
-        engine=engine,
-        precision=precision,
-        gpu="b200",
-        tp=8 if model == "deepseek-v3" else 4,
-    )
-    printed = report.plan.deployment.precision
-    assert printed.kv == kv
-    again = api.memory(
-        model=model,
-        engine=engine,
-        precision=printed.name,
-        gpu="b200",
-        tp=report.plan.deployment.parallelism.tp,
-    )
-    assert again.plan == report.plan
-
-
-DECLARED = {"kv_cache_scheme": {"num_bits": 8, "type": "float"}}
-
-
-@pytest.mark.parametrize(
-    ("declared", "kv"),
-    [
-        ({}, "fp16"),
-        (DECLARED, "fp8"),
-        ({"kv_cache_scheme": None}, "fp16"),
-        ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}, "fp8"),
-    ],
-)
-def test_a_checkpoint_declares_its_kv_cache(
-    tmp_path: Path, declared: dict[str, Any], kv: str
-) -> None:
-    quantized = {
-        "quant_method": "compressed-tensors",
-        "config_groups": {"group_0": GROUP_16},
-    } | declared
-    (tmp_path / "config.json").write_text(
-        json.dumps(LLAMA_8B | {"quantization_config": quantized}), encoding="utf-8"
-    )
-    plan = api.memory(model=str(tmp_path), engine="vllm").plan
-    assert plan.deployment.precision.kv == kv
-    assert plan.kv_bytes_per_token == 2 * 32 * 8 * 128 * (1 if kv == "fp8" else 2)
-
-
-OPTIMIZER = {"quant_method": "modelopt", "quant_algo": "FP8"}
-
-
-BESIDE = {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}
-
-
-GROUPS_OF_4 = {"quant_method": "compressed-tensors", "config_groups": {"group_0": GROUP}}
-
-
-@pytest.mark.parametrize(
-    ("inside", "beside", "narrowed"),
-    [
-        (None, BESIDE, {"vllm", "sglang", "tensorrt-llm"}),
-        # vLLM and SGLang do not read the second file where the first has the object
-        (OPTIMIZER, BESIDE, {"tensorrt-llm"}),
-        (
-            OPTIMIZER | DECLARED,
-            {"quant_algo": "FP8", "kv_cache_quant_algo": None},
-            {"vllm", "sglang"},
-        ),
-        (OPTIMIZER | DECLARED, BESIDE, {"vllm", "sglang", "tensorrt-llm"}),
-        (OPTIMIZER, None, set()),
-        # SGLang asks for Model Optimizer's kv_cache_quant_algo
-        (GROUPS_OF_4 | DECLARED, None, {"vllm", "tensorrt-llm"}),
-    ],
-)
-def test_each_engine_reads_the_kv_cache_where_it_looks(
-    tmp_path: Path, inside: dict[str, Any] | None, beside: dict[str, Any] | None, narrowed: set[str]
-) -> None:
-    """And vLLM 0.10 takes no declaration over."""
-    (tmp_path / "config.json").write_text(
-        json.dumps(LLAMA_8B | ({"quantization_config": inside} if inside else {})), encoding="utf-8"
-    )
-    if beside:
-        (tmp_path / "hf_quant_config.json").write_text(
-            json.dumps({"quantization": beside}), encoding="utf-8"
-        )
-    engines = ("vllm", "vllm-0.10", "sglang", "tensorrt-llm")
-    kept = {
-        engine: api.memory(
-            model=str(tmp_path), engine=engine, gpu="h100"
-        ).plan.deployment.precision.kv
-        for engine in engines
-    }
-    assert {engine for engine, kv in kept.items() if kv == "fp8"} == narrowed
-
-
-@pytest.mark.skipif(not FIELD.is_dir(), reason="the field's cases are not part of the repository")
-def test_the_kv_cache_of_the_fields_checkpoint() -> None:
-    report = api.memory(
-        model=str(FIELD / "f13-fp8-checkpoint-kv-format" / "config.json"),
-        gpu="h100",
-        tp=4,
-        engine="vllm",
-    )
-    assert report.plan.kv_bytes_per_token == 49_152
 
 
 def test_fp8_of_a_model_with_mxfp8_alone_is_mxfp8() -> None:

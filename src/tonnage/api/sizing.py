@@ -181,6 +181,7 @@ def answer(
     """
     from tonnage.api.question.changes import with_autoscaling
     from tonnage.api.question.choice import chosen, with_runner_up
+    from tonnage.api.question.horizon import with_horizon
     from tonnage.api.question.mixed import with_mixed
     from tonnage.cost.plan_cost import with_cost
     from tonnage.evidence.measurement import with_measurement
@@ -236,6 +237,16 @@ def answer(
             ),
         ),
         lambda question, plan: with_mixed(question, plan, scenario, prices=prices, runs=runs),
+        lambda question, plan: with_horizon(
+            plan,
+            question,
+            scenario,
+            prices=prices,
+            where=where,
+            answered=lambda grown: chosen(
+                grown, again(grown), least, prices=prices, where=where, search=again
+            ),
+        ),
         lambda question, plan: with_regions(
             plan,
             question,
@@ -511,6 +522,9 @@ OF_ONE_PLAN = (
     "concurrency",
     "have",
     "growth",
+    "horizon",
+    "price_decay",
+    "lead_time",
     "benchmarks",
     "budget",
     "max_kw",
@@ -623,7 +637,8 @@ def _check(name: str, one: Asked) -> None:
             f"{name}: {option('disaggregated')} sizes two pools for one use case; drop it, or give"
             " one scenario"
         )
-    parts = (one.scenario, one.scenario.choice, one.scenario.scaling, one.scenario.demand)
+    written = one.scenario
+    parts = (written, written.choice, written.scaling, written.buying, written.demand)
     idle = next(
         (key for key in OF_ONE_PLAN for part in parts if getattr(part, key, None) is not None), None
     )

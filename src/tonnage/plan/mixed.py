@@ -88,6 +88,7 @@ class Mixed(Shown):
     """The whole fleet, old and new."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("added",)
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("next_bought",)
 
     buys: str = ""  # the kind of system that is added, now or later; "" where nothing is
     groups: tuple[Group, ...] = ()  # one for each kind of system, old ones first
@@ -105,6 +106,9 @@ class Mixed(Shown):
         Purchase, ...
     ] = ()  # with the growth of the load, from the added ones of today on
     months: int = 0  # of growth that these cover
+    # what runs on systems that are bought later; None, and not in the JSON, where one of ``groups``
+    # has them, or none are
+    next_bought: Candidate | None = None
     reason: WhyNotAdded | None = None  # why no fleet is known; None where ``groups`` are
 
     @property

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from tests.api.question.changing import SEASONS_ASKED
 from tonnage import api
 from tonnage.api.question.changes import autoscale_of, failures_of, seasons_of
 from tonnage.api.question.deployment import deployment_of
@@ -14,9 +13,6 @@ from tonnage.errors import InputError, InputErrors
 from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
 from tonnage.results.requests import REJECTED
 from tonnage.simulator.changes import Failures, Restarts
-from tonnage.spec.arrivals import HourlyArrivals
-
-ASKED = {"model": "llama-3.1-8b", "isl": "1000", "osl": "100"}
 
 
 def test_failures_are_read_or_said_in_a_line() -> None:
@@ -73,32 +69,6 @@ def test_a_controller_is_read_and_starts_instances_by_their_weights() -> None:
             autoscale_of(text, deployment)
 
 
-def test_a_simulation_takes_them_by_name() -> None:
-    day = [1.0] * 12 + [3.0] * 12
-    hourly = {**ASKED, "arrivals": "profile", "profile": day}
-    made = simulation_of(
-        None, {**hourly, "autoscale": "metric=rate target=1 max=3", "ttft": "p95<=1s"}
-    )
-    assert made.autoscale is not None
-    assert (made.instances, made.workloads[0].arrivals, made.limits[0].seconds) == (
-        3,
-        HourlyArrivals(hours=tuple(day)),
-        1.0,
-    )
-    slower = simulation_of(None, {**hourly, "request_rate": 1.0})
-    assert slower.workloads[0].arrivals.rate == pytest.approx(1.0)
-    for wrong, said in (
-        (
-            {"request_rate": 1, "instances": 2, "autoscale": "metric=rate target=1 max=3"},
-            "says how many there are",
-        ),
-        ({"concurrency": 1, "fail": "mtbf=1h repair=1s"}, "share an open loop"),
-        ({"arrivals": "profile"}, "needs the hourly loads"),
-    ):
-        with pytest.raises((InputError, InputErrors), match=said):
-            simulation_of(None, {**ASKED, **wrong})
-
-
 SCALING_ASKED = {"model": "llama-3.1-8b", "isl": 1000, "osl": 200}
 
 
@@ -116,16 +86,6 @@ def test_what_cannot_be_scaled_is_refused_in_one_line(asked, words) -> None:
         api.ask(**SCALING_ASKED, **asked)
     assert len(raised.value.lines) == 1
     assert words in raised.value.lines[0]
-
-
-SEASONS_ASKED: dict[str, Any] = {
-    "model": "llama-3.1-8b",
-    "engine": "vllm",
-    "isl": 1000,
-    "osl": 100,
-    "request_rate": 1,
-    "requests": 50,
-}
 
 
 def test_hours_knobs_and_times_are_read() -> None:
@@ -149,30 +109,6 @@ def test_hours_knobs_and_times_are_read() -> None:
         with pytest.raises(InputError, match="seasons") as raised:
             seasons_of(text, simulation_of(None, SEASONS_ASKED).deployment)
         assert words in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        ({"fail": "mtbf=1h repair=1min"}, "without"),
-        ({"disaggregated": "1:1"}, "neither fail nor change"),
-        ({"turns": 2}, "cannot be combined with shared prompts"),
-        ({"instances": 600}, "more than 1,000"),
-    ],
-)
-def test_what_does_not_go_with_seasons_is_refused(asked, words: str) -> None:
-    with pytest.raises((InputError, InputErrors), match=words):
-        simulation_of(None, {**SEASONS_ASKED, "seasons": "8-20 max_batch_size=8", **asked})
-
-
-def test_a_run_that_ends_before_the_first_change_is_refused() -> None:
-    night = {**SEASONS_ASKED, "seasons": "8-20 max_batch_size=8"}
-    with pytest.raises(InputError, match=r"50 requests at 1/s end before the first change, at 8 h"):
-        simulation_of(None, night)
-    with pytest.raises(InputError, match=r"give requests 32400 or more"):
-        simulation_of(None, {**night, "requests": 28_799})
-    for asked in ({"requests": 28_800}, {"seasons": "0-24 max_batch_size=8"}):
-        assert simulation_of(None, {**night, **asked}).seasons is not None
 
 
 def test_requests_longer_than_the_limit_of_the_hour_are_rejected() -> None:

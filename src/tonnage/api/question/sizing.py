@@ -33,6 +33,7 @@ from tonnage.api.question.deployment import (
     usual_engine,
     with_context,
 )
+from tonnage.api.question.horizon import check_buying
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.objectives import (
     aim_of,
@@ -600,9 +601,13 @@ def _shares(asked: SearchAsked) -> dict[str, float | None]:
 
 
 def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
-    """Refuse options of the choice and of standby systems that cannot be met or have no effect."""
+    """Refuse options of the choice, of standby systems and of purchases that cannot be met or have
+    no effect.
+    """
     aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
-    if _of_existing(scenario) and (aim is not None or reserve is not None):
+    of_existing = _of_existing(scenario)
+    faults.of(check_buying, scenario, of_existing=of_existing, offline=mode == "offline")
+    if of_existing and (aim is not None or reserve is not None):
         parts = (scenario.choice, scenario.standby, scenario.scaling)
         name = next(
             (

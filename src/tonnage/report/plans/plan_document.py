@@ -70,6 +70,7 @@ from tonnage.report.plans.fleet import (
     regions_section,
     session_tiers_section,
 )
+from tonnage.report.plans.horizon import horizon_section
 from tonnage.report.plans.mixed import mixed_section
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import (
@@ -224,6 +225,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
         ),
         cost_section(cost, ways),
         job_section(plan),
+        horizon_section(plan),
         autoscaling_section(plan),
         regions_section(plan),
         session_tiers_section(plan),
