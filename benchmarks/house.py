@@ -106,14 +106,14 @@ def way(tokens: Sequence[str] = QUESTION) -> list[tuple[str, str]]:
     through the thread that simulates; the run that loads the compiled loop is none of the question.
     """
     from tonnage.cli.main import run
-    from tonnage.simulator.kernel.driven import Loop
+    from tonnage.simulator.kernel.driven import drive
 
-    asker, loop = threading.get_ident(), Loop.__call__.__code__
+    asker, loop = threading.get_ident(), drive.enter.__code__
 
     def look(frame: FrameType, event: str, _: object) -> None:
-        if event != "call" or frame.f_code is not loop:
+        if event != "call" or frame.f_code is not loop:  # numba tells of a compiled call as well
             return
-        frames = _frames(frame)
+        frames = _frames(sys._getframe(1))
         if threading.get_ident() != asker:
             frames = _frames(sys._current_frames()[asker]) + frames
         if "warm_up" not in [function for _, function in frames]:

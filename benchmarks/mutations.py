@@ -311,7 +311,7 @@ def concerned(graph: Any, file: str, line: int) -> list[str]:
                 )
             )
     compared = (
-        "tests/simulator/test_kernel.py"
+        "tests/simulator/kernel/test_run.py"
         if file.startswith(("simulator/kernel/", "simulator/reference/"))
         else ""
     )

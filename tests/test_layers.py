@@ -162,7 +162,7 @@ def test_no_file_is_over_350_statements_and_no_function_over_48(folder: str) -> 
     assert [function for function in functions if function[2] > MOST_STATEMENTS_OF_A_FUNCTION] == []
 
 
-MOST_FRAMES, MOST_FILES = 26, 14
+MOST_FRAMES, MOST_FILES = 19, 8
 """From a command to the first simulated step; both may only fall."""
 
 
@@ -232,7 +232,7 @@ def test_the_reader_of_sources_lets_the_rest_pass(source: str) -> None:
     assert faults(ast.parse(source)) == []
 
 
-UNMIRRORED = 281
+UNMIRRORED = 105
 """Modules without a test file of their name; the number may only fall."""
 
 

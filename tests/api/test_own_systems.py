@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.questions import plans_with, question
-from tonnage.api.question.sizing import owned
 from tonnage.api.sizing import size, size_measured
 from tonnage.errors import InputError
 from tonnage.sizing.search.search_space import trials
@@ -17,28 +16,17 @@ from tonnage.spec.catalog.price_list import catalog_prices
 
 few_parts = plans_with()
 
+
 ROOT = Path(__file__).parents[2]
+
+
 MEASURED = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"
+
+
 CARD = (
     "name: my-card-48\nfp16_tflops: 180\nfp8_tflops: 360\nmemory_gb: 48\nmemory_bandwidth_gb_s:"
     " 900\ntdp_w: 300\n"
 )
-
-
-def test_servers_by_name() -> None:
-    for text, held in [
-        ("3xdgx-h100", [(3, "dgx-h100", 8)]),
-        ("3x4xl40s", [(3, "4xl40s", 4)]),
-        ("16xh100", [(2, "dgx-h100", 8)]),
-        ("12xh100", [(1, "4xh100-sxm-80gb", 4), (1, "dgx-h100", 8)]),
-        ("4x1xh100", [(4, "1xh100-sxm-80gb", 1)]),
-        ("2xp5.48xlarge", [(2, "p5.48xlarge", 8)]),
-        ("2 x a2-highgpu-1g", [(2, "a2-highgpu-1g", 1)]),
-    ]:
-        assert [(each.count, each.system.name, each.system.gpus) for each in owned(text)] == held
-    for text in ["3xnothing", "0xdgx-h100", "h100", "3x99xl40s", "3x0xl40s"]:
-        with pytest.raises(InputError, match=r"unknown system|is not a number of systems"):
-            owned(text)
 
 
 @pytest.mark.parametrize(

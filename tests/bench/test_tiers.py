@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.bench.test_truth import MS, SEEN, judged, record
+from tests.bench.records import MS, SEEN, judged, record
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.recorder import Tally
 from tonnage.bench.tiers import TIERS, Tier, most_users, parse_tier, tiers_of_run

@@ -236,8 +236,8 @@ def test_a_run_begins_in_the_midst_of_sessions(sessions):
 def test_a_closed_loop_of_sessions_keeps_as_many_at_once(sessions):
     """Simulated step by step by the reference as by the kernel; at any time of the run 6 sessions
     are under way."""
+    from tests.simulator.kernel.compared import both
     from tests.simulator.reference.test_prefix_cache import ENGINE, STEP
-    from tests.simulator.test_kernel import both
 
     recorded = read_sessions(sessions, "trace")
     trace, _ = recorded.under_way(6, 6, seed=1)

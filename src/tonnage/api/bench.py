@@ -14,7 +14,7 @@ from typing import Any
 from tonnage.api.question.arguments import Many, whole_numbers
 from tonnage.api.question.bench import Bench, checked_count, prepare_bench
 from tonnage.bench.arguments import ExactArguments
-from tonnage.bench.benchmark import Measured, benchmark
+from tonnage.bench.benchmark import Measured, benchmark, environment
 from tonnage.bench.connection import more_descriptors
 from tonnage.bench.exact_server import Schedule, serve
 from tonnage.bench.find_max import Maximum, find_max
@@ -213,8 +213,6 @@ def _one(
 
 def _facts(asked: Bench, selftest: bool) -> dict[str, Any]:
     """The machine, and a short self-test at the load's own number of clients."""
-    from tonnage.bench.benchmark import environment
-
     clients = [
         q.arrivals.concurrency for q in asked.questions if isinstance(q.arrivals, ClosedLoop)
     ]

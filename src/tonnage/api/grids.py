@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, TonnageError, UnknownName, option
-from tonnage.simulator.simulated_run import folder_name
+from tonnage.simulator.simulated_run import folder_name, write_runs
 from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
 if TYPE_CHECKING:
@@ -156,7 +156,6 @@ def sweep(
 def write_point(name: str, asked: dict[str, Any], folder: str, provenance: dict[str, Any]) -> str:
     """Simulate one point and write it, unless another process has meanwhile; its name."""
     from tonnage.api.simulation import simulate
-    from tonnage.simulator.simulated_run import write_runs
 
     target = Path(folder) / name
     try:

@@ -15,7 +15,7 @@ from tonnage.api.question.simulation import Simulation
 from tonnage.api.question.sweeps import Simulations, simulations_of
 from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.errors import InputError, option
-from tonnage.simulator.simulated_run import EqualLengths, SimulatedRun, SimulatedSweep
+from tonnage.simulator.simulated_run import EqualLengths, SimulatedRun, SimulatedSweep, facts_of
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -35,7 +35,6 @@ def pooled_runs(
     from tonnage.simulator.disaggregated import simulate_disaggregated
     from tonnage.simulator.kernel import is_compiled
     from tonnage.simulator.simulate import answers_soon
-    from tonnage.simulator.simulated_run import SimulatedRun
 
     plain = not is_compiled() and answers_soon(
         [(asks.deployment, workload) for workload in asks.workloads]
@@ -222,7 +221,6 @@ def loop_asked(asks: Simulation) -> dict[str, bool]:
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
     from tonnage.results.metrics import summarize
     from tonnage.simulator.simulate import answers_soon as soon
-    from tonnage.simulator.simulated_run import facts_of
 
     changing = asks.changes
     plain = not changing and soon(
@@ -334,6 +332,7 @@ def _engines(
 
     ``plain`` takes those of the reference, with ``more`` arguments.
     """
+    from tonnage.simulator.engine import engine_of
     from tonnage.simulator.spec import instance_spec
 
     seasons = asks.seasons
@@ -349,7 +348,7 @@ def _engines(
     engines = []
     for deployment, context, count in groups:
         spec = replace(instance_spec(deployment, workload), max_context=context)
-        engines += [spec.plain_engine(**more) if plain else spec.engine() for _ in range(count)]
+        engines += [spec.plain_engine(**more) if plain else engine_of(spec) for _ in range(count)]
     return engines
 
 

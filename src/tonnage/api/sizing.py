@@ -23,7 +23,17 @@ from tonnage.api.question.arguments import (
     with_signature,
 )
 from tonnage.api.question.classes import by_class
-from tonnage.api.question.objectives import aim_of, places_of, prices_of, reserve_of, with_prices
+from tonnage.api.question.objectives import (
+    aim_of,
+    places_of,
+    prices_of,
+    reserve_of,
+    says_no_load,
+    with_day,
+    with_growth,
+    with_prices,
+    with_regions,
+)
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option, visible
 from tonnage.formats.invalid_runs import InvalidRuns
@@ -171,8 +181,8 @@ def answer(
     """
     from tonnage.api.question.changes import with_autoscaling
     from tonnage.api.question.choice import chosen, with_runner_up
+    from tonnage.api.question.horizon import with_horizon
     from tonnage.api.question.mixed import with_mixed
-    from tonnage.api.question.objectives import with_day, with_growth, with_regions
     from tonnage.cost.plan_cost import with_cost
     from tonnage.evidence.measurement import with_measurement
     from tonnage.sizing.planner import Runs as Memory
@@ -227,6 +237,16 @@ def answer(
             ),
         ),
         lambda question, plan: with_mixed(question, plan, scenario, prices=prices, runs=runs),
+        lambda question, plan: with_horizon(
+            plan,
+            question,
+            scenario,
+            prices=prices,
+            where=where,
+            answered=lambda grown: chosen(
+                grown, again(grown), least, prices=prices, where=where, search=again
+            ),
+        ),
         lambda question, plan: with_regions(
             plan,
             question,
@@ -382,7 +402,6 @@ def size_measured(
     Raises InputError: anything that cannot be used, in one line.
     """
     from tonnage.api.question.sizing import demand_asked, owned
-    from tonnage.spec.scenario import DemandAsked
     from tonnage.spec.scenario_file import scenario_of
 
     idle = [
@@ -438,7 +457,6 @@ def _of_existing(
     """The plan of measured points with what systems that exist carry by them; for that load where
     none is requested.
     """
-    from tonnage.api.question.objectives import says_no_load, with_day
     from tonnage.api.question.sizing import demand_asked
     from tonnage.sizing.demand import carried_by_existing
     from tonnage.sizing.fleet.existing import measured_existing
@@ -504,6 +522,9 @@ OF_ONE_PLAN = (
     "concurrency",
     "have",
     "growth",
+    "horizon",
+    "price_decay",
+    "lead_time",
     "benchmarks",
     "budget",
     "max_kw",
@@ -616,7 +637,8 @@ def _check(name: str, one: Asked) -> None:
             f"{name}: {option('disaggregated')} sizes two pools for one use case; drop it, or give"
             " one scenario"
         )
-    parts = (one.scenario, one.scenario.choice, one.scenario.scaling, one.scenario.demand)
+    written = one.scenario
+    parts = (written, written.choice, written.scaling, written.buying, written.demand)
     idle = next(
         (key for key in OF_ONE_PLAN for part in parts if getattr(part, key, None) is not None), None
     )

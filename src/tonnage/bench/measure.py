@@ -11,10 +11,10 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
@@ -26,9 +26,6 @@ from tonnage.bench.recorder import Recorder, Tally, TokenTimes
 from tonnage.bench.reply import COMPLETED, Exchange
 from tonnage.bench.timer import Heartbeat
 from tonnage.results.store import RunWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Watcher(Protocol):

@@ -28,6 +28,7 @@ TITLES = {
     "choice": "What is chosen",
     "standby": "What stands by for failures",
     "scaling": "How the fleet is scaled over its hours",
+    "buying": "Buying and renting over months",
 }
 GROUPS = {
     branch: Group(title, sort_key=place) for place, (branch, title) in enumerate(TITLES.items())

@@ -209,6 +209,7 @@ BRANCHES = {
     "choice": "What is chosen",
     "standby": "Standby for failures",
     "scaling": "Scaling over the day",
+    "buying": "Buying and renting over years",
     "": "Everything else",
 }
 WAYS = (

@@ -23,7 +23,7 @@ from tonnage.perf.terms import MARK as DRAFTING_MARK
 from tonnage.perf.terms import step_model
 from tonnage.perf.terms_file import calibrated_for, calibration_mark, own_terms_of, shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
-from tonnage.spec.precision import find_precision
+from tonnage.spec.precision import Precision, find_precision
 from tonnage.spec.typed_values import read_as, strict
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
-    from tonnage.spec.precision import Precision
 
 
 Span = tuple[int, int]

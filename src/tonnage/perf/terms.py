@@ -29,20 +29,17 @@ from tonnage.perf.matrices import MatrixTerms, add_matrices, format_name, matrix
 from tonnage.perf.measured_steps import reduction
 from tonnage.perf.power import clock
 from tonnage.perf.step import Drafting, StepModel
-from tonnage.perf.terms_file import engine_terms, groups_of, terms_of
+from tonnage.perf.terms_file import TermGroups, engine_terms, groups_of, terms_of
 from tonnage.spec.catalog import find_engine
-from tonnage.spec.deployment import Parallelism
-from tonnage.spec.precision import WIDE, find_precision
+from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
+from tonnage.spec.precision import WIDE, Precision, find_precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tonnage.perf.terms_file import TermGroups
-    from tonnage.spec.deployment import Deployment, EngineKnobs
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.images import Encoder
     from tonnage.spec.model import Model
-    from tonnage.spec.precision import Precision
 
 
 # What a mixture of experts adds to a step: its matrices, the copies of its tokens, and the tokens'

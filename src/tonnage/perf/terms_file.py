@@ -17,13 +17,12 @@ from tonnage.errors import DataError, DataErrors
 from tonnage.perf import shipped_json
 from tonnage.perf.fitted_terms import FITTED_FORMATS, acts_on, known_keys, terms_by_key, vocabulary
 from tonnage.perf.residuals import FEWEST_OWN
-from tonnage.spec.calibration import deployment_key
+from tonnage.spec.calibration import Calibration, deployment_key
 from tonnage.spec.typed_values import read_as, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tonnage.spec.calibration import Calibration
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.hardware import Gpu
 

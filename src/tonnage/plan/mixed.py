@@ -38,7 +38,7 @@ class Group:
     weight: (
         float  # of one instance, to the router: the requests/s that it carries inside the limits
     )
-    # where prompts are split by length, the lengths of those that come here, as ``isl`` of a
+    # where prompts are split by length, the lengths of prompts that come here, as ``isl`` of a
     # question takes them; "" elsewhere, and of pairs, which are those of the file up to
     # ``over_tokens`` or above
     isl: str = ""
@@ -121,6 +121,7 @@ class Mixed(Shown):
     """The whole fleet, old and new, or bought together."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("added",)
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("next_bought", "over_tokens", "compared")
 
     buys: str = ""  # the kind of system that is added, now or later; "" where nothing is
     groups: tuple[Group, ...] = ()  # one for each kind of system, old ones first
@@ -142,6 +143,9 @@ class Mixed(Shown):
     # gives every request to all
     over_tokens: int | None = None
     compared: Compared | None = None  # of a purchase of two kinds; None elsewhere
+    # what runs on systems that are bought later; None, and not in the JSON, where one of ``groups``
+    # has them, or none are
+    next_bought: Candidate | None = None
     reason: WhyNotAdded | None = None  # why no fleet is known; None where ``groups`` are
 
     @property

@@ -15,10 +15,11 @@ from tonnage.spec.typed_values import strict
 
 @strict
 class VendorUnsupported:
-    """The engine does not run on accelerators of this maker."""
+    """The engine does not run on accelerators of this maker, or of a generation of its."""
 
     engine: str
     vendor: str
+    generation: str = ""  # the one that is too old for it; empty where it runs on none of the maker
     code: Literal["vendor-unsupported"] = "vendor-unsupported"
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from tonnage.serve.dialect import Refused
 from tonnage.serve.metrics import Ended, Metrics
 from tonnage.serve.request import Asked
 from tonnage.serve.script import Script
 from tonnage.serve.tokens import Prompt
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class StopTexts:

@@ -191,7 +191,7 @@ class _Watched(PrefixCache):
 
     def _take(self) -> int:
         block = next(iter(self.idle))
-        key = self.named.get(block)
+        key = self.named[block]
         if key is not None:
             self.changes.append(Removed(name=key[0]))
         return super()._take()
@@ -279,7 +279,7 @@ class CachedEngine(Engine):
         if any(self.watched.refs):
             return False
         self.watched.names.clear()
-        self.watched.named.clear()
+        self.watched.named = [None] * len(self.watched.refs)
         self.watched.changes.append(Cleared())
         self._published()
         return True

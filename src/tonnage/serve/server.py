@@ -164,8 +164,6 @@ class Served:
 
     def _publisher(self, instance: Instance) -> Publisher:
         """What publishes the events of an instance, whose rank is its number."""
-        from tonnage.serve.prefix import Publisher
-
         engine = instance.engine
         if engine.watched is None:
             raise InputError(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.results.requests import UNFINISHED
+from tonnage.results.requests import UNFINISHED, Requests
 from tonnage.simulator.kernel.build import check_engine, machine, rows_for, set_arrival, settings
 from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.memory import (
@@ -34,15 +34,14 @@ from tonnage.simulator.kernel.memory import (
     Machine,
 )
 from tonnage.simulator.kernel.run import copied, grown, log_of, requests_of, without_first
-from tonnage.simulator.request import CANCELLED, Happened, check_received
+from tonnage.simulator.request import CANCELLED, Happened, Request, check_received
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.perf.step import StepModel
-    from tonnage.results.requests import Requests
-    from tonnage.simulator.request import Request
+    from tonnage.simulator.spec import EngineSpec
 
 _ROWS = 64
 _LOG = 4096
@@ -142,7 +141,7 @@ class Engine:
         elif m.rows.status[row] != UNFINISHED:
             return False
         else:
-            drive(m, self.now, row)
+            drive.enter(drive.address(m), m, self.now, row)
         self._cancelled.append((request, self.now))
         return True
 
@@ -213,7 +212,7 @@ class Engine:
         parts = [_cancelled(self._cancelled)]
         self._cancelled = []
         while True:
-            drive(m, NEVER if until is None else until, _NOBODY)
+            drive.enter(drive.address(m), m, NEVER if until is None else until, _NOBODY)
             parts.append(_read(m))
             if not _was_full(m, len(parts[-1][0])):
                 break
@@ -363,7 +362,7 @@ class Engine:
         self._put(columns[:, np.argsort(columns[3], kind="stable")], first)
         if self._machine.cfg["leaps"] and self._machine.state["phase"] == UNDER_WAY:
             # steps that are under way together are cut where the new ones are heard
-            drive(self._machine, self.now, _NOBODY)
+            drive.enter(drive.address(self._machine), self._machine, self.now, _NOBODY)
 
     def _withdraw(self, row: int) -> None:
         """Take a request that is on its way out of the rows."""
@@ -403,3 +402,9 @@ def _was_full(m: Machine, read: int) -> bool:
         and read > 0
         and read + int(m.state["coming"]) + int(m.cfg["slots"]) > m.log.at.size
     )
+
+
+def engine_of(spec: EngineSpec, *, seed: int = 0, ends_only: bool = False) -> Engine:
+    """The engine of a spec at time 0; the arguments are those of ``Engine``."""
+    more: dict[str, Any] = {"windows": spec.windows, "max_context": spec.max_context}
+    return Engine(spec.step, spec.knobs, spec.blocks, seed=seed, ends_only=ends_only, **more)

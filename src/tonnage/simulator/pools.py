@@ -30,7 +30,7 @@ import numpy as np
 
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
-from tonnage.simulator.request import Request
+from tonnage.simulator.request import Happened, Request
 from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS, View, memory_of
 from tonnage.simulator.router import Request as Routed
 from tonnage.units import PS_PER_NS, PS_PER_S
@@ -38,7 +38,6 @@ from tonnage.units import PS_PER_NS, PS_PER_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.simulator.request import Happened
     from tonnage.spec.workload import Trace
 
 ENDED, COME, HANDED, RELEASED = range(4)

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import in_python
 from tonnage.notebook import InNotebooks
-from tonnage.results.breakdown import Violation, violations
-from tonnage.results.requests import FAILED
-from tonnage.spec.deployment import Alike, Deployment
+from tonnage.results.breakdown import ClassResult, Violation, by_class, violations
+from tonnage.results.requests import FAILED, Requests
+from tonnage.spec.deployment import Alike, Deployment, Slo
 from tonnage.spec.workload import ClosedLoop, OpenLoop, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
-    from tonnage.results.breakdown import ClassResult
     from tonnage.results.metrics import Attained, Latencies, Summary
-    from tonnage.results.requests import Requests
     from tonnage.simulator.changes import Routed
-    from tonnage.spec.deployment import Slo
 
 
 ALTERNATING = (
@@ -78,8 +75,6 @@ class SimulatedRun(InNotebooks):
     @property
     def classes(self) -> tuple[ClassResult, ...]:
         """What each class of the traffic saw; empty where there are none."""
-        from tonnage.results.breakdown import by_class
-
         classes = self.workload.classes
         place = self.workload.trace(self.seed).priority if classes else None
         return () if place is None else by_class(self.requests, place, classes, self.limits)

@@ -36,9 +36,9 @@ from tonnage.plan.notes import (
     WideOverPcie,
 )
 from tonnage.plan.plan import Understood
-from tonnage.plan.sensitivity import PercentileAnswer, Provenance
+from tonnage.plan.sensitivity import Changed, PercentileAnswer, Provenance, Sensitivity
 from tonnage.sizing.fleet.routers import shared_in_words
-from tonnage.sizing.loads.capacity import find_capacity
+from tonnage.sizing.loads.capacity import broken_alone, find_capacity
 from tonnage.sizing.loads.load_scan import binding_limit
 from tonnage.sizing.search.search_space import traffic
 from tonnage.sizing.search.tuning import changes
@@ -52,7 +52,6 @@ from tonnage.spec.step_times import FITTED
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
-    from tonnage.plan.sensitivity import Changed, Sensitivity
     from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.question import Question
     from tonnage.sizing.search.deployment_capacity import Sized
@@ -197,6 +196,8 @@ def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None
     instance = chosen.contender.runs.instance(
         trial.deployment, traffic(question, trial.system, "closed")
     )
+    if broken_alone(instance.single_client(), question.limits) is not None:
+        return None
     capacity = find_capacity(chosen.contender.runs, instance, question.limits)
     if capacity.reason is not None:
         return None

@@ -24,13 +24,12 @@ import numpy as np
 
 from tonnage.errors import InputError, option
 from tonnage.simulator.services import ServiceRun, run_service
-from tonnage.spec.service import passes
+from tonnage.spec.service import ServedModel, Service, passes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.spec.deployment import Limit
-    from tonnage.spec.service import ServedModel, Service
 
 MOST_SERVERS = 10_000
 MOST_SETTINGS = 1_000

@@ -16,12 +16,11 @@ import numpy as np
 from tonnage.plan.demand import Admission, HowKept, KeptCache, SessionTiers, SpeedTier
 from tonnage.sizing.explain import with_tiers
 from tonnage.sizing.loads.instance import QUICK
-from tonnage.spec.deployment import Limit
+from tonnage.spec.deployment import Limit, Slo
 from tonnage.spec.kv_tiers import OFF
 
 if TYPE_CHECKING:
     from tonnage.sizing.search.deployment_capacity import Contender, Sized
-    from tonnage.spec.deployment import Slo
     from tonnage.spec.recorded_sessions import RecordedSessions
 
 SLOWDOWNS = (1.2, 1.5, 2.0, 3.0)

@@ -30,6 +30,7 @@ from tonnage.spec.config_layouts import (
     HIDDEN,
     KV_HEADS,
     LAYERS,
+    ConfigValues,
     shown,
 )
 from tonnage.spec.layers import (
@@ -38,14 +39,13 @@ from tonnage.spec.layers import (
     Layers,
     Mamba1,
     Mamba2,
+    Mixer,
     ShortConvolution,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tonnage.spec.config_layouts import ConfigValues
-    from tonnage.spec.layers import Mixer
 
 Fields = dict[str, Any]  # Fields of ``Model``, by name
 

@@ -21,6 +21,37 @@ BEFORE_SPARSITY = ("Volta", "Turing")
 """NVIDIA's generations before Ampere, whose matrix units came first to skip the zeros of 2:4
 (Ampere architecture whitepaper, 2020)."""
 
+GENERATIONS = {"7.0": "Volta", "7.5": "Turing", "8.0": "Ampere"}
+"""NVIDIA's oldest generations that engines still run on, by their least compute capability (CUDA
+C++ Programming Guide, recalled)."""
+
+
+def older_generations(capability: str) -> tuple[str, ...]:
+    """NVIDIA's generations below a compute capability, such as Volta and Turing below "8.0"."""
+    supported = float(capability or 0)
+    return tuple(name for least, name in GENERATIONS.items() if float(least) < supported)
+
+
+ARCHES = {
+    "gfx90a": "CDNA2",
+    "gfx942": "CDNA3",
+    "gfx950": "CDNA4",
+    "gfx1100": "RDNA3",
+    "gfx1201": "RDNA4",
+    "sm70": "Volta",
+    "sm75": "Turing",
+    "sm80": "Ampere",
+    "sm86": "Ampere",
+    "sm89": "Ada",
+    "sm90": "Hopper",
+    "sm100": "Blackwell",
+    "sm103": "Blackwell Ultra",
+    "sm120": "Blackwell",
+    "sm121": "Blackwell",
+}
+"""The generation that a compiler's target names (LLVM, AMDGPU usage; CUDA C++ Programming Guide;
+recalled)."""
+
 
 @strict
 class Gpu:

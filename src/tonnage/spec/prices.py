@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -109,6 +110,14 @@ class CloudOffer:
     machine_gpus: tuple[int, ...] = ()
     # such as "on-demand", "spot" and "reserved 1 year"; empty where the user did not say
     terms: str = ""
+
+    @property
+    def years(self) -> int:
+        """For how many years it is reserved; 0 where it can be given back sooner, or is of the GPU
+        alone.
+        """
+        match = re.fullmatch(r"(?:reserved|committed) (\d+) years?", self.terms)
+        return 0 if match is None else int(match[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +237,7 @@ class Prices:
         """
         gpu_offers = [offer for offer in self.cloud if offer.gpu == gpu]
         cloud_offers = [offer for offer in gpu_offers if offer.usd_per_gpu_hour.given]
+        cloud_offers = [offer for offer in cloud_offers if not offer.years] or cloud_offers
         named = [
             offer
             for offer in gpu_offers
@@ -240,6 +250,19 @@ class Prices:
                 for size, offers in _by_size(alone, gpus).items()
             )
         by_size = _by_size(sorted(_on_demand(gpu_offers) or gpu_offers, key=_usual), gpus)
+        return tuple(_tier(size, by_size) for size in by_size)
+
+    def reserved_tiers(self, gpu: str, gpus: int, years: int) -> tuple[CloudTier, ...]:
+        """The offers of machines that are reserved for so many years, as of ``cloud_tiers``; none
+        where none is known, or the user's own offers are for the hour.
+        """
+        gpu_offers = [offer for offer in self.cloud if offer.gpu == gpu]
+        reserved = [offer for offer in gpu_offers if offer.years == years]
+        if any(offer.usd_per_gpu_hour.given for offer in gpu_offers):
+            reserved = [offer for offer in reserved if offer.usd_per_gpu_hour.given]
+        elif self.cloud_offer:
+            reserved = [offer for offer in reserved if offer.offer.startswith(self.cloud_offer)]
+        by_size = _by_size(sorted(reserved, key=_usual), gpus)
         return tuple(_tier(size, by_size) for size in by_size)
 
     def api_price(self, model: str | None = None) -> ApiPrice | None:

@@ -323,7 +323,8 @@ class SearchAsked:
         " tensorrt-llm,vllm).",
         about_simulate=(
             "Engine preset: tensorrt-llm, vllm or sglang for the newest, or a version such as"
-            " nim-2024 of `tonnage catalog engines` (default: tensorrt-llm)."
+            " nim-2024 of `tonnage catalog engines` (default: tensorrt-llm, or vllm where the GPU"
+            " needs it)."
         ),
     )
     max_batch_size: Counts = leaf(
@@ -556,6 +557,24 @@ class ScalingAsked:
 
 
 @strict
+class BuyingAsked:
+    """When systems are bought, and what is rented in their place."""
+
+    horizon: Text = leaf(
+        "Months over which buying now, buying when needed and renting are compared, such as 36 or"
+        " 3 years (default: 36 where a price decay or a lead time is given; docs/cost.md)."
+    )
+    price_decay: Length = leaf(
+        'Share by which prices fall in a year, such as 20%, or "systems=25% rents=10%" for systems'
+        " and for rented GPUs by themselves (default: none)."
+    )
+    lead_time: Text = leaf(
+        "Time from the order of a system to its delivery, such as 3 months or 12 weeks; GPUs are"
+        " rented until then (default: none)."
+    )
+
+
+@strict
 class Scenario:
     """The whole question; None leaves a part to its default."""
 
@@ -611,6 +630,7 @@ class Scenario:
     choice: ChoiceAsked = field(default_factory=ChoiceAsked)
     standby: StandbyAsked = field(default_factory=StandbyAsked)
     scaling: ScalingAsked = field(default_factory=ScalingAsked)
+    buying: BuyingAsked = field(default_factory=BuyingAsked)
     confidence: Length = leaf(
         "Confidence with which the number of systems meets the limits, given the errors of the"
         " prediction, such as 95 or 95% (default: 80)."

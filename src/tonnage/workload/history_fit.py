@@ -17,7 +17,14 @@ import numpy as np
 from tonnage.errors import InputError, in_python, option
 from tonnage.formats.prometheus import Buckets
 from tonnage.results.metrics import student_t
-from tonnage.spec.scenario import DemandAsked, LengthsAsked, Scenario, SearchAsked, SessionsAsked
+from tonnage.spec.scenario import (
+    DemandAsked,
+    LengthsAsked,
+    Scenario,
+    SearchAsked,
+    SessionsAsked,
+    to_document,
+)
 from tonnage.spec.workload import MOST_CV
 from tonnage.workload.history import DAY_H, HOUR_S, WEEK_H, History
 
@@ -136,8 +143,6 @@ class HistoryFit:
 
     def to_json(self) -> dict[str, Any]:
         """Rates in requests per second, lengths in tokens."""
-        from tonnage.spec.scenario import to_document
-
         h = self.history
         gauges = {"mean_gpu_watts": h.watts, "mean_running": h.running, "mean_waiting": h.waiting}
         return {

@@ -17,6 +17,7 @@ from tonnage.cli.main import run
 from tonnage.plan.candidate import Candidate, Confidence, Identity
 from tonnage.plan.demand import Existing, Growth, OwnedGroup
 from tonnage.plan.fleet import AtPeak, Autoscaling, BehindRouter, Standby
+from tonnage.plan.horizon import Horizon
 from tonnage.plan.limit import SATURATION, Bound, Breach, Limit
 from tonnage.plan.notes import LengthToShorten, LimitHalvesThroughput, SmallerModel
 from tonnage.plan.plan import Plan, RunnerUp
@@ -164,6 +165,7 @@ PARTS = st.fixed_dictionaries(
         "routers": st.lists(any_of(BehindRouter, LONG), max_size=3).map(tuple),
         "runner_up": any_of(RunnerUp | None, LONG),
         "growth": any_of(Growth | None, LONG),
+        "horizon": any_of(Horizon | None, LONG),
         "existing": st.none() | filled(Existing, LONG, groups=GROUPS),
         "prefix_cache": any_of(PrefixCache | None, LONG),
         "autoscaling": st.none() | filled(Autoscaling, fixed=st.none(), reason=st.just("no-rule")),

@@ -17,7 +17,7 @@ from tonnage.plan.reason import BrokenAtAnyLoad
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.question import bound_text
 from tonnage.results.metrics import summarize
-from tonnage.sizing.loads.capacity import Capacity, find_capacity, replay_capacity
+from tonnage.sizing.loads.capacity import Capacity, broken_alone, find_capacity, replay_capacity
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
 from tonnage.sizing.loads.instance import SURE, Instance, Traffic, middle
 from tonnage.sizing.loads.load_scan import worst_limit
@@ -50,7 +50,8 @@ def traffic(isl: float = 500, osl: float = 50, load: str = "open") -> Traffic:
 
 
 def found(instance: Instance, slo: Slo = (), instances: int = 1) -> Capacity:
-    return find_capacity(Runs(), instance, slo, instances=instances)
+    broken = broken_alone(instance.single_client(), slo)
+    return broken or find_capacity(Runs(), instance, slo, instances=instances)
 
 
 @pytest.mark.parametrize("factor", [1.5, 3.0])
@@ -164,7 +165,7 @@ def test_closed_forms_hold_with_guesses(engine: str, speculation: str) -> None:
     )
     runs = Runs()
     assert 0.9 < runs.saturation(instance) / instance.saturation_estimate() < 1.05
-    assert runs.alone(instance).tpot_ms.mean / 1e3 == pytest.approx(
+    assert instance.single_client().tpot_ms.mean / 1e3 == pytest.approx(
         instance.unloaded_tpot_s(), rel=0.06
     )
 
@@ -268,7 +269,10 @@ def alone() -> Contender:
 
 
 def capacity(one: Contender, traffic: Recording) -> Capacity:
-    return replay_capacity(one.runs, one.instance, one.question.limits, Replayed(recording=traffic))
+    broken = broken_alone(one.instance.single_client(), one.question.limits)
+    return broken or replay_capacity(
+        one.runs, one.instance, one.question.limits, Replayed(recording=traffic)
+    )
 
 
 def holding(one: Contender, traffic: Recording, instances: int) -> bool:

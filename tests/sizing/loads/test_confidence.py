@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.questions import best, contender, plans_with, question
-from tonnage.api.question.arguments import confidence_asked
 from tonnage.api.sizing import ask
 from tonnage.cli.main import run
-from tonnage.errors import InputError
 from tonnage.perf.residuals import LEVELS, Regime, Residuals
 from tonnage.plan.candidate import MOST_TIMES
 from tonnage.plan.plan import Plan
@@ -26,6 +24,7 @@ from tonnage.sizing.search.candidate import candidate
 from tonnage.spec.deployment import parse_limit
 
 few_parts = plans_with("tail")
+
 
 REGIME = Regime(load="light", mix="prompt", family="dense")
 
@@ -130,7 +129,7 @@ def test_where_slower_steps_meet_the_limits_at_no_load_no_number_is_sure_enough(
     """Then the plan is made for the highest confidence that is reached, and says so; no number is
     printed that nobody would buy."""
     alone = contender(**{**ASKED, "ttft": None, "engine": "nim-2024", "peak_rps": 40})
-    ms = alone.runs.alone(alone.instance).tpot_ms.mean * alone.errors["requests_s"].factor(0.65)
+    ms = alone.instance.single_client().tpot_ms.mean * alone.errors["requests_s"].factor(0.65)
     plan = size(ask(**ASKED, engine="nim-2024", peak_rps=40, tpot=f"mean<={ms:.4g}ms").questions[0])
     found = plan.choice.confidence
     assert found.systems["95"] is None
@@ -150,20 +149,6 @@ def test_systems_for_more_confidence_are_never_fewer_and_at_most_twice_those_tha
     assert numbers == sorted(numbers)
     assert numbers[-1] <= MOST_TIMES * found.systems
     assert found.systems in numbers
-
-
-@pytest.mark.parametrize(
-    ("text", "share"),
-    [(None, 0.8), (95, 0.95), ("95%", 0.95), (" 87.5 % ", 0.875), (0.9, 0.9), ("50", 0.5)],
-)
-def test_a_confidence_is_read_in_percent_or_as_a_share(text: Any, share: float) -> None:
-    assert confidence_asked(text) == pytest.approx(share)
-
-
-@pytest.mark.parametrize("text", ["sure", 100, 49, "0.3", 1, "nan", "1e400", "0.9%"])
-def test_what_is_no_confidence_is_refused(text: Any) -> None:
-    with pytest.raises(InputError, match="is not a confidence; write 50 to 99, in percent"):
-        confidence_asked(text)
 
 
 def test_every_way_of_asking_knows_the_confidence(

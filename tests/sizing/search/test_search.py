@@ -167,7 +167,7 @@ def alone(asked: Question) -> dict[str, dict[str, float]]:
     """Limited values in milliseconds by deployment and metric, with one request at a time."""
     found = {}
     for one in contenders(asked):
-        summary = one.runs.alone(one.instance)
+        summary = one.instance.single_client()
         found[one.ready.trial.name] = {
             limit.metric: summary.statistic_ms(limit.metric, limit.statistic)
             for limit in asked.limits

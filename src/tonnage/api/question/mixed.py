@@ -7,11 +7,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tonnage.api.question.horizon import buying_of
 from tonnage.api.question.objectives import reserve_of
 from tonnage.cost.cost import system_watts, traffic_of
 from tonnage.cost.mixed import owned_usd, with_usd, year_usd
 from tonnage.plan.mixed import Mixed
-from tonnage.sizing.fleet.mixed import Kind, with_added
+from tonnage.sizing.fleet.mixed import MONTHS, Kind, with_added
 from tonnage.sizing.fleet.purchase import cheapest_purchase
 from tonnage.sizing.search.search_space import system_for
 
@@ -52,9 +53,10 @@ def with_mixed(
         kinds[system.name] = replace(
             kinds.get(system.name, Kind(system=system)), price=price[system.name]
         )
-    return replace(
-        plan, mixed=with_usd(with_added(question, runs, tuple(kinds.values())), plan, prices)
-    )
+    buying = buying_of(scenario.buying)
+    months = MONTHS if buying is None else buying.months
+    mixed = with_added(question, runs, tuple(kinds.values()), months=months)
+    return replace(plan, mixed=with_usd(mixed, plan, prices))
 
 
 def _prices(systems: list[System], objective: str | None, prices: Prices) -> dict[str, float]:

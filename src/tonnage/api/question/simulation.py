@@ -35,6 +35,7 @@ from tonnage.api.question.deployment import (
     pools_of,
     router_of,
     scheduler_of,
+    usual_engine,
 )
 from tonnage.api.question.loads import (
     loads_of,
@@ -55,8 +56,10 @@ from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.changes import HOUR_S, Failures
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
+from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Alike, Deployment, Slo
 from tonnage.spec.lengths import check_context
+from tonnage.spec.precision import find_precision
 from tonnage.spec.scenario import SHARES, DemandAsked, Scenario, SimulationAsked
 from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import (
@@ -76,7 +79,7 @@ if TYPE_CHECKING:
     from tonnage.spec.recorded_sessions import RecordedSessions
 
 
-DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
+DEFAULT_GPU = "h100-sxm-80gb"
 # Engine knobs that a scenario has
 KNOBS = (
     *(
@@ -558,14 +561,15 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
         "model": faults.of(only, found.model, "model") if found.model is not None else None
     }
     shares: dict[str, float | None] = {rule: getattr(search, rule) for rule in SHARES}
-    usual = {**DEFAULTS, "engine": next(iter(engines_meant(shares)), DEFAULTS["engine"])}
-    names |= {
-        name: faults.of(only, getattr(search, name) or default, name)
-        for name, default in usual.items()
-    }
+    names["gpu"] = faults.of(only, search.gpu or DEFAULT_GPU, "gpu")
     names["precision"] = (
         "" if search.precision is None else faults.of(only, search.precision, "precision")
     )
+    layout = found.layout or ""
+    engines: Many | None = search.engine or engines_meant(shares)
+    if not engines and None not in names.values():
+        engines = faults.of(_usual_engine, **names, layout=layout)
+    names["engine"] = faults.of(only, engines, "engine") if engines else None
     degrees: dict[str, Any] = {
         name: faults.of(_degree, getattr(search, name), name) for name in ("tp", "pp", "dp", "ep")
     }
@@ -576,10 +580,16 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     knobs |= {"queue_order": search.queue_order, "shed": search.shed}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
     whose = {
-        "layout": found.layout or "",
+        "layout": layout,
         **{name: getattr(search, name) for name in OF_DEPLOYMENT},
     }
     return faults.of(deployment_of, **names, **degrees, knobs=knobs, shares=shares, **whose)
+
+
+def _usual_engine(model: str, layout: str, gpu: str, precision: str) -> str:
+    """The engine of an instance where nobody names one."""
+    chosen = precision or find_model(model, layout).usual_precision
+    return usual_engine(find_gpu(gpu), find_precision(chosen))
 
 
 def _degree(values: Many | None, name: str) -> int:

@@ -30,8 +30,10 @@ from tonnage.api.question.deployment import (
     shares_of,
     sized_pools,
     stated,
+    usual_engine,
     with_context,
 )
+from tonnage.api.question.horizon import check_buying
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.objectives import (
     aim_of,
@@ -478,11 +480,8 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         if search_asked.deploy_on is None
         else faults.of(target_runs, search_asked.deploy_on, at="deploy_on")
     )
-    engines = _names(
-        search_asked.engine or engines_meant(_shares(search_asked)) or DEFAULT_ENGINES,
-        option("engine"),
-        faults,
-    )
+    engines_named = search_asked.engine or engines_meant(_shares(search_asked))
+    engines = _names(engines_named or DEFAULT_ENGINES, option("engine"), faults)
     if runs is not None and search_asked.engine is None:
         engines = tuple(name for name in engines if name in runs.engines)
     if runs is not None and search_asked.disaggregated and not runs.pools:
@@ -563,6 +562,8 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         )
         chosen["addable"] = tuple(gpu.name for gpu in bought_gpus or chosen["gpus"] if gpu)
     if all(chosen["gpus"]):
+        if not engines_named:
+            chosen["engines"] = _with_older(chosen["engines"], chosen["gpus"])
         chosen["gpus"] = (
             faults.of(
                 stated,
@@ -599,14 +600,29 @@ def _check_mix(scenario: Scenario, ways: tuple[str, ...] | None, faults: Faults)
         )
 
 
+def _with_older(engines: tuple[str, ...], gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """The engines, and those of GPUs that none of them runs on any more."""
+    fp16 = find_precision("fp16")
+    older = (
+        find_engine(usual_engine(gpu, fp16)).name
+        for gpu in gpus
+        if all(find_engine(name).excluded(gpu) for name in engines)
+    )
+    return tuple(dict.fromkeys((*older, *engines)))
+
+
 def _shares(asked: SearchAsked) -> dict[str, float | None]:
     return {rule: getattr(asked, rule) for rule in SHARE_OF}
 
 
 def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
-    """Refuse options of the choice and of standby systems that cannot be met or have no effect."""
+    """Refuse options of the choice, of standby systems and of purchases that cannot be met or have
+    no effect.
+    """
     aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
-    if _of_existing(scenario) and (aim is not None or reserve is not None):
+    of_existing = _of_existing(scenario)
+    faults.of(check_buying, scenario, of_existing=of_existing, offline=mode == "offline")
+    if of_existing and (aim is not None or reserve is not None):
         parts = (scenario.choice, scenario.standby, scenario.scaling)
         name = next(
             (

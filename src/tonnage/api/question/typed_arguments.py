@@ -130,6 +130,9 @@ class SizeArguments(SharedArguments, total=False):
     autoscale: bool | None
     broken_hours: Length
     start_time: Text
+    horizon: Text
+    price_decay: Length
+    lead_time: Text
     confidence: Length
     prices: str | Path | dict[str, Any] | None
     benchmarks: str | Path | None

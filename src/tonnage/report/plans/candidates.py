@@ -540,7 +540,8 @@ def reason_text(reason: why.Reason) -> str:
                 f"; {most_text(reason)}" if reason.most_requests_per_second else ""
             )
         case why.VendorUnsupported():
-            return f"{reason.engine} does not run on {reason.vendor} accelerators"
+            kind = reason.generation or reason.vendor
+            return f"{reason.engine} does not run on {kind} accelerators"
         case why.PrecisionUnsupported():
             return f"{reason.subject} has {reason.lacks}"
         case why.TargetLacks():

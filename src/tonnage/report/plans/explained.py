@@ -17,6 +17,7 @@ from tonnage.report.plans.answer import answer_text
 from tonnage.report.plans.candidates import reason_text, rejected_section, yearly_costs
 from tonnage.report.plans.confidence import counted_text, fleet_check_text, not_sure_text
 from tonnage.report.plans.deployments import MEMORY, deployments, exact_number
+from tonnage.report.plans.horizon import horizon_section
 from tonnage.report.plans.notes import warning_text
 from tonnage.report.plans.question import bound_text, first_text, question_rows, value_text
 
@@ -182,6 +183,7 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
         section("answer", "Why this answer", items(tuple(_reasons(plan)))),
         section("beside", "Why not another", _others(plan)),
         explained_section(plan),
+        horizon_section(plan),
         sensitivity_section(plan),
         rejected_section(plan),
     )

@@ -17,7 +17,7 @@ from tonnage.csv_file import read_text
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
-from tonnage.plan.use_cases import UseCases
+from tonnage.plan.use_cases import SCHEMA, UseCases
 from tonnage.report.document import (
     Block,
     Command,
@@ -70,6 +70,7 @@ from tonnage.report.plans.fleet import (
     regions_section,
     session_tiers_section,
 )
+from tonnage.report.plans.horizon import horizon_section
 from tonnage.report.plans.mixed import mixed_section
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import (
@@ -224,6 +225,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
         ),
         cost_section(cost, ways),
         job_section(plan),
+        horizon_section(plan),
         autoscaling_section(plan),
         regions_section(plan),
         session_tiers_section(plan),
@@ -384,8 +386,6 @@ def read_use_cases(path: str | Path) -> UseCases | None:
     """The answer for several use cases in a file; None where it holds something else. Raises
     InputError: as ``read_plans``.
     """
-    from tonnage.plan.use_cases import SCHEMA, UseCases
-
     document = _document(path)
     return (
         UseCases.from_json(document)
@@ -403,9 +403,6 @@ def read_plans(path: str | Path) -> tuple[Plan, ...]:
 
 def plans_of(document: Any, path: str | Path) -> tuple[Plan, ...]:
     """The plans of what ``to_json`` wrote; ``path`` is where it comes from. Raises InputError."""
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.use_cases import SCHEMA
-
     if isinstance(document, dict) and document.get("schema") == SCHEMA:
         raise InputError(
             f"{path}: holds several use cases, and one plan is needed; size each scenario alone,"

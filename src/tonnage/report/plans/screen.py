@@ -68,6 +68,7 @@ from tonnage.report.plans.fleet import (
     session_tiers_text,
     sessions_text,
 )
+from tonnage.report.plans.horizon import horizon_text
 from tonnage.report.plans.mixed import mixed_rows
 from tonnage.report.plans.notes import data_texts, warning_text
 from tonnage.report.plans.question import at_peak_text, latency, lengths_text, question_rows
@@ -132,6 +133,7 @@ def answer_rows(plan: Plan) -> Rows:
                 ),
             ),
             ("Cost", cost_text(plan)),
+            ("Horizon", "" if plan.horizon is None else horizon_text(plan.horizon)),
             ("Power", power_text(plan)),
             ("Runner-up", runner_up_text(plan)),
             ("Risk", risk_text(plan, best)),

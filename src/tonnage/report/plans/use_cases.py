@@ -4,12 +4,20 @@ arrangement would take.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tonnage.errors import option
 from tonnage.plan.limit import LimitUse
-from tonnage.plan.use_cases import Arrangement, Background, NotShared, UseCasePool, UseCases
+from tonnage.plan.use_cases import (
+    Arrangement,
+    Background,
+    NotShared,
+    Placed,
+    UseCasePool,
+    UseCases,
+)
 from tonnage.report.document import Document, Facts, Section, Table, Text, document, items, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, sentence_of, span
 from tonnage.report.plans.answer import standby_text
@@ -136,6 +144,8 @@ def brief_lines(found: UseCases) -> tuple[str, ...]:
 def _answer(found: UseCases) -> Rows:
     rows = [("Answer", answer_text(found)), ("Confidence", _confidence(found))]
     if found.choice is not None:
+        rows.append(("Placement", placement_text(found, found.choice)))
+        rows.append(("Lost system", lost_text(found, found.choice)))
         rows.append(("Standby", standbys_text(found.choice)))
         rows.append(("Cost", cost_together_text(found.choice)))
         rows.append(("Shares", shares_text(found.choice)))
@@ -144,12 +154,14 @@ def _answer(found: UseCases) -> Rows:
         if found.priorities is not None:
             titles["shared"], kinds["first-come"] = "By priority", found.first_come
         whys = {"shared": found.not_shared, "first-come": found.not_first_come}
+        rows.append(("Saved", saved_text(found)))
+        rows.append(("Hours", hours_text(found)))
         for kind in (kind for kind in kinds if kind != found.chosen):
-            rows.append((titles[kind], _other_text(kinds[kind], whys.get(kind))))
+            why = whys.get(kind) if found.priorities is not None else None
+            rows.append((titles[kind], _other_text(kinds[kind], why)))
         if found.priorities is None:
             why = found.not_shared
             rows.append(("Not shared", "" if why is None else not_shared_text(why)))
-        rows.append(("Saved", saved_text(found)))
     if found.background is not None:
         rows.append(("Background", background_text(found.background)))
     return tuple(row for row in rows if row[1])
@@ -201,6 +213,7 @@ def _of_each(texts: Iterable[tuple[str, str]]) -> str:
 
 def _sections(found: UseCases) -> tuple[Section, ...]:
     parts = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
+    parts += filter(None, [placement_section(found)])
     if found.choice is not None:
         parts.append(
             section("seen", "Limits and latencies", _seen(found.choice), Text(BOUND, tone="note"))
@@ -368,10 +381,12 @@ def background_text(job: Background) -> str:
 
 
 def saved_text(found: UseCases) -> str:
-    """What one pool by priority saves against a pool for each and against first come, first served;
-    "" without priorities.
+    """What the choice saves against a fleet for each use case; of priorities, what one pool by
+    priority saves against a pool for each and against first come, first served.
     """
-    if found.priorities is None or found.shared is None:
+    if found.priorities is None:
+        return _saved_together(found)
+    if found.shared is None:
         return ""
     alternatives = {"a pool for each": found.separate, "first come, first served": found.first_come}
     texts = [
@@ -382,6 +397,168 @@ def saved_text(found: UseCases) -> str:
     if found.first_come is None and found.background is None:
         texts.append("first come, first served breaks a limit on as many GPUs")
     return "; ".join(texts)
+
+
+def _saved_together(found: UseCases) -> str:
+    """Systems and money that the choice saves against a fleet for each use case; "" where neither
+    is less.
+    """
+    apart, together = found.alone, found.choice
+    if apart is None or together is None:
+        return ""
+    systems = [sum(kind.systems for kind in fleet.systems) for fleet in (apart, together)]
+    gpus = apart.gpus - together.gpus
+    parts = [counted(gpus, "GPU")] if gpus > 0 else []
+    if systems[0] > systems[1]:
+        in_gpus = f" ({parts[0]})" if parts else ""
+        parts = [f"{counted(systems[0] - systems[1], 'system')}{in_gpus}"]
+    usd = [fleet.owned_usd_per_year for fleet in (apart, together)]
+    if parts and usd[0] is not None and usd[1] is not None and usd[0] > usd[1]:
+        parts.append(f"{dollars(usd[0] - usd[1])} USD a year on-prem")
+    return (
+        f"{', '.join(parts)} against a fleet for each use case ({systems_text(apart)})"
+        if parts
+        else ""
+    )
+
+
+def pool_name(found: UseCases, arrangement: Arrangement, place: int) -> str:
+    """The use cases of a pool."""
+    return " and ".join(found.served(arrangement, place))
+
+
+def contents_text(found: UseCases, arrangement: Arrangement, part: Placed) -> str:
+    """The instances of a system, such as "2 × big (TP 4) + 3 × small (TP 1)"."""
+    texts = [
+        f"{count} × {pool_name(found, arrangement, place)} ({arrangement.pools[place].parallelism})"
+        for place, count in enumerate(part.instances)
+        if count
+    ]
+    return " + ".join(texts) or "nothing, on standby"
+
+
+def placed_systems(part: Placed) -> str:
+    """The systems by their numbers, such as "dgx-h100 1" or "dgx-h100 2 to 5"."""
+    last = part.first + part.systems - 1
+    return f"{part.system} {part.first:,}" + (f" to {last:,}" if part.systems > 1 else "")
+
+
+def _contents(found: UseCases, arrangement: Arrangement, part: Placed) -> str:
+    """The instances of each system, and where one instance spans several, of how many."""
+    per = "" if part.systems == 1 else " each"
+    if part.spans > 1:
+        per = f", an instance on {part.spans} systems"
+    return f"{contents_text(found, arrangement, part)}{per}"
+
+
+MOST_PLACED = 6  # Groups of equal systems that the line names
+
+
+def placement_text(found: UseCases, arrangement: Arrangement) -> str:
+    """Which system holds which instances, in one line; "" where one pool fills all of them."""
+    if len(arrangement.pools) < 2:
+        return ""
+    texts = [
+        f"{placed_systems(part)}: {_contents(found, arrangement, part)}"
+        + (
+            f", {counted(part.free_gpus, 'GPU')} free"
+            if part.free_gpus and any(part.instances)
+            else ""
+        )
+        for part in arrangement.placement[:MOST_PLACED]
+    ]
+    more = len(arrangement.placement) - MOST_PLACED
+    return "; ".join([*texts, *([f"… and {more} more kinds of contents"] if more > 0 else [])])
+
+
+def lost_text(found: UseCases, arrangement: Arrangement) -> str:
+    """What the loss of one system takes at worst, and whether that finds free GPUs elsewhere; ""
+    where one pool fills all systems.
+    """
+    lost = arrangement.lost
+    if lost is None or len(arrangement.pools) < 2:
+        return ""
+    taken = [
+        f"{count} of {pool.instances} {pool_name(found, arrangement, place)}"
+        for place, (count, pool) in enumerate(zip(lost.instances, arrangement.pools, strict=True))
+        if count
+    ]
+    without = [
+        f"{count} {pool_name(found, arrangement, place)}"
+        for place, count in enumerate(lost.without_gpus)
+        if count
+    ]
+    if not without:
+        after = "all of them find free GPUs on the other systems"
+    else:
+        after = (
+            f"no free GPUs remain for {_listed(without)};"
+            f" {option('spare')} 1 adds a system that takes them"
+        )
+    return f"takes {_listed(taken)} at worst; {after}"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def placement_section(found: UseCases) -> Section | None:
+    """Which system holds which instances, as a table."""
+    arrangement = found.choice
+    if arrangement is None or not arrangement.placement:
+        return None
+    rows = tuple(
+        (
+            placed_systems(part),
+            f"{part.systems:,}",
+            _contents(found, arrangement, part),
+            f"{part.free_gpus:,}" if part.systems == 1 else f"{part.free_gpus:,} each",
+        )
+        for part in arrangement.placement
+    )
+    table = Table(
+        caption="Which system holds which instances, each pool on as many systems as possible",
+        header=("systems", "number", "instances", "free GPUs"),
+        rows=rows,
+    )
+    return section("placement", "Placement", table)
+
+
+def hours_text(found: UseCases) -> str:
+    """By how much the hourly loads of the use cases together stay below the sum of their peaks; ""
+    where not all have such a profile, or their peaks come together.
+    """
+    profiles = [plan.demand.profile or () for plan in found.plans]
+    if (
+        found.priorities is not None
+        or len({len(profile) for profile in profiles}) > 1
+        or not profiles[0]
+    ):
+        return ""
+    shares = [[rate / max(profile) for rate in profile] for profile in profiles]
+    gpus = [
+        share.at_peak for share in (found.choice.shares if found.choice is not None else ())
+    ] or [1 / len(shares)] * len(shares)
+    hours = [
+        math.fsum(part * share[hour] for part, share in zip(gpus, shares, strict=True))
+        for hour in range(len(shares[0]))
+    ]
+    together = max(hours) / math.fsum(gpus)
+    if together > SAME_HOURS:
+        return ""
+    peaks = [
+        f"{name} in hour {share.index(1.0)}"
+        for name, share in zip(found.names, shares, strict=True)
+    ]
+    return (
+        f"the peaks are at different hours ({_listed(peaks)}), and in the busiest hour"
+        f" {percent(together)} of the GPUs have work; not counted, as instances keep their model"
+    )
+
+
+SAME_HOURS = 0.95
+"""Share of the GPUs at work in the busiest hour above which the peaks count as at the same time."""
 
 
 def _saved(shared: Arrangement, other: Arrangement) -> str:
@@ -425,7 +602,9 @@ def answer_text(found: UseCases) -> str:
         return f"{NOBODY}: {'' if found.not_shared is None else not_shared_text(found.not_shared)}".rstrip(  # noqa: E501
             ": "
         )
-    how = "a pool for each" if found.chosen == "separate" else "one pool for all"
+    how = "one pool for all" if len(found.choice.pools) == 1 else "one pool for each model"
+    if found.chosen == "separate":
+        how = "a pool for each"
     if found.chosen == "first-come":
         how = f"{how}, first come, first served"
     elif found.priorities is not None and found.chosen == "shared":

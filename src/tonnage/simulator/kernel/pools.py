@@ -24,7 +24,7 @@ from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator.changes import NO_CHANGES
 from tonnage.simulator.kernel.driven import drive, drive_fleet
 from tonnage.simulator.kernel.fleet import AT_ONCE, arguments
-from tonnage.simulator.kernel.memory import HANDED_ON
+from tonnage.simulator.kernel.memory import HANDED_ON, Machine
 from tonnage.simulator.kernel.run import check_trace, requests_of
 from tonnage.simulator.kernel.schedulers import CODES
 from tonnage.simulator.router import check_fleet
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.simulator.kernel.members import Fleet
-    from tonnage.simulator.kernel.memory import Machine
     from tonnage.simulator.pools import KvLink
     from tonnage.spec.workload import Trace
 

@@ -10,26 +10,24 @@ every answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tonnage.plan.fleet import AtPeak
+from tonnage.plan.fleet import AtPeak, FleetRun
 from tonnage.plan.mixed import Group, Instead, Mixed, Purchase, Retirement
 from tonnage.sizing.fleet.existing import POOLED, not_mixed, strongest, whole_fleet
 from tonnage.sizing.loads.mixed_check import MixedAtPeak
 from tonnage.sizing.progress import Steps
-from tonnage.sizing.question import Owned
+from tonnage.sizing.question import Owned, Question
 from tonnage.sizing.search.candidate import candidate
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import MOST_SYSTEMS_PER_INSTANCE
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
-    from tonnage.plan.fleet import FleetRun
     from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.runs import Runs
-    from tonnage.sizing.question import Question
     from tonnage.sizing.search.deployment_capacity import Sized
     from tonnage.spec.hardware import System
 
@@ -200,10 +198,15 @@ class Fleets:
 
 
 def with_added(
-    question: Question, runs: Runs, kinds: Sequence[Kind], workers: int | None = None
+    question: Question,
+    runs: Runs,
+    kinds: Sequence[Kind],
+    workers: int | None = None,
+    *,
+    months: int = MONTHS,
 ) -> Mixed:
     """The fleet that exists with the cheapest systems of one kind that make all of it carry the
-    load.
+    load, and what is bought in so many months of its growth.
     """
     fleets = Fleets(
         question=replace(question, deepen=False), runs=runs, kinds=tuple(kinds), workers=workers
@@ -243,8 +246,13 @@ def with_added(
     growth = question.growth_per_month
     if growth is None or growth <= 0:
         return mixed
+    purchases, covered = _purchases(fleets, name, active[name], growth, months)
+    runs_today = any(group.system == name for group in mixed.groups)
     return replace(
-        mixed, purchases=tuple(_purchases(fleets, name, active[name], growth)), months=MONTHS
+        mixed,
+        purchases=purchases,
+        months=covered,
+        next_bought=None if runs_today else _next_bought(fleets, name),
     )
 
 
@@ -344,22 +352,40 @@ def _retirements(
     return tuple(retirements)
 
 
-def _purchases(fleets: Fleets, name: str, active: int, growth: float) -> Iterator[Purchase]:
-    """What is bought for each month of a growing load, up to the first for which no number is
-    enough.
+def _next_bought(fleets: Fleets, name: str) -> Candidate | None:
+    """What runs on a system of a kind that is bought later, as many as an instance may need, at the
+    load that they carry; None where none meets the limits.
     """
+    sized = fleets.sized(name, MOST_SYSTEMS_PER_INSTANCE)
+    if sized is None:
+        return None
+    rate = sized.capacity.rate * sized.instances
+    seen = whole_fleet([(sized, sized.systems)], rate, as_predicted=True).seen(sized.systems)
+    return _candidate(sized, sized.systems, sized.systems, rate, seen.summary)
+
+
+def _purchases(
+    fleets: Fleets, name: str, active: int, growth: float, months: int
+) -> tuple[tuple[Purchase, ...], int]:
+    """What is bought for each of so many months of a growing load, and the months that this covers:
+    up to the first for which no number is enough.
+    """
+    purchases = list[Purchase]()
     bought = fleets.bought(name, active)
     if bought:
-        yield Purchase(month=0, systems=bought, requests_per_second=fleets.load)
-    for month in range(1, MONTHS + 1):
+        purchases.append(Purchase(month=0, systems=bought, requests_per_second=fleets.load))
+    for month in range(1, months + 1):
         load = fleets.load * (1 + growth) ** month
         needed = fleets.needed(fleets.others(name), name, active, load=load, by_sum=True)
         if needed is None:
-            return
+            return tuple(purchases), month - 1
         if needed > active:
-            yield Purchase(
-                month=month,
-                systems=fleets.bought(name, needed) - fleets.bought(name, active),
-                requests_per_second=load,
+            purchases.append(
+                Purchase(
+                    month=month,
+                    systems=fleets.bought(name, needed) - fleets.bought(name, active),
+                    requests_per_second=load,
+                )
             )
             active = needed
+    return tuple(purchases), months

@@ -1,9 +1,9 @@
 """A purchase of two kinds of system, where it costs less a year than the best single kind.
 
-Two forms are tried. Prompts are split by their length: prompts of more than so many tokens go to one
-pool, all others to another one, and each pool is the answer to the question for its own prompts,
-with every limit held for these alone. Or one router serves systems of both kinds: numbers of them are simulated
-in full, the cheapest first, until one holds.
+Two forms are tried. Prompts are split by their length: prompts of more than so many tokens go to
+one pool, all others to another one, and each pool is the answer to the question for its own
+prompts, with every limit held for these alone. Or one router serves systems of both kinds: numbers
+of them are simulated in full, the cheapest first, until one holds.
 """
 
 from __future__ import annotations

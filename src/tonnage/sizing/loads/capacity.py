@@ -61,18 +61,15 @@ def find_capacity(
     care: Care = SURE,
     near: float = 0.0,
 ) -> Capacity:
-    """The highest load up to which all limits hold; ``reason`` says why where there is none.
+    """The highest load up to which all limits hold, which a single client does not break
+    (``broken_alone``); ``reason`` says why where there is none.
 
     ``instances`` are simulated together, behind the router; the search ends where it is certain
     that no load above ``above`` holds, begins at ``near`` where that is known, and ``care`` says
     how long the runs are that decide.
     """
-    alone = runs.alone(instance)
-    broken = worst_limit(alone, slo)
-    if broken is not None:
-        return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)), ALONE_REQUESTS)
     if instance.traffic.load == "closed":
-        return _closed_capacity(runs, instance, slo, alone)
+        return _closed_capacity(runs, instance, slo)
     highest = LoadScan(runs, instance, instances).highest(slo, above, care, near)
     if isinstance(highest, Highest):
         return Capacity(
@@ -99,6 +96,14 @@ def find_capacity(
     return no_capacity(highest.summary, early, ALONE_REQUESTS)
 
 
+def broken_alone(alone: Summary, slo: Slo) -> Capacity | None:
+    """No capacity where a single client breaks a limit, so that every load does; else None."""
+    broken = worst_limit(alone, slo)
+    if broken is None:
+        return None
+    return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)), ALONE_REQUESTS)
+
+
 def no_capacity(summary: Summary, reason: Reason, requests: int) -> Capacity:
     """A capacity of zero: no load is inside the limits, for the given reason."""
     return Capacity(
@@ -111,11 +116,11 @@ def no_capacity(summary: Summary, reason: Reason, requests: int) -> Capacity:
     )
 
 
-def _closed_capacity(runs: Runs, instance: Instance, slo: Slo, alone: Summary) -> Capacity:
+def _closed_capacity(runs: Runs, instance: Instance, slo: Slo) -> Capacity:
     """Bisection over the number of clients: the latencies grow with it."""
     max_clients = 2 * instance.in_flight
     top = runs.clients(instance, max_clients)
-    best, best_summary = 1, alone
+    best, best_summary = 1, instance.single_client()
     low, high = 1, max_clients
     broken = worst_limit(top, slo)
     if broken is None:
@@ -160,15 +165,11 @@ HAIR = 1 - 1e-6
 
 def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed) -> Capacity:
     """What one instance carries of the recording: its mean over the least number of instances that
-    hold the limits.
+    hold the limits, which a single client does not break.
 
     That number is a fraction: between the least whole one that holds and one fewer, by the strain
     on the limits. Where a single instance holds, the recording is sped up until it does not.
     """
-    alone = runs.alone(instance)
-    broken = worst_limit(alone, slo)
-    if broken is not None:
-        return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)), ALONE_REQUESTS)
     recording = replayed.recording
     mean, saturated = recording.mean_rps, runs.saturation(instance)
     measured: dict[int, Seen] = {}

@@ -21,12 +21,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tonnage.plan.limit import Bound, Breach, limit_of
-from tonnage.sizing.loads.instance import QUICK, SHORT, SURE, Care, Length
+from tonnage.sizing.loads.instance import QUICK, SHORT, SURE, Care, Instance, Length
 from tonnage.sizing.loads.trial import STABLE, rate_bound
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs, Seen
     from tonnage.spec.deployment import Limit, Slo
 

@@ -29,12 +29,11 @@ from tonnage.sizing.loads.instance import WITHIN_S, burst_factor, middle
 from tonnage.sizing.loads.runs import Seen
 from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.sizing.loads.trial import STABLE
-from tonnage.spec.workload import OpenLoop
+from tonnage.spec.workload import OpenLoop, Trace
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
-    from tonnage.spec.workload import Trace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,9 +28,9 @@ from tonnage.plan.fleet import AtPeak
 from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION, Load, limit_of
 from tonnage.plan.reason import Reachable, Reached, Rejected, TooSlowForJob, nearest_of
-from tonnage.results.metrics import Latencies, attained_of
+from tonnage.results.metrics import Latencies, Summary, attained_of
 from tonnage.sizing.loads.confidence import levels, metric_of
-from tonnage.sizing.loads.instance import QUICK
+from tonnage.sizing.loads.instance import QUICK, Instance
 from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.search.disaggregated import contenders_of
 from tonnage.spec.catalog import find_engine
@@ -40,9 +40,7 @@ from tonnage.spec.catalog.interfaces import starts_offloading
 from tonnage.spec.precision import WIDE
 
 if TYPE_CHECKING:
-    from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.capacity import Capacity
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
     from tonnage.sizing.search.deployment_capacity import Sized

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, BrokenEarly, CannotRun
+from tonnage.plan.reason import (
+    AboveSaturation,
+    BrokenAtAnyLoad,
+    BrokenEarly,
+    CannotRun,
+    Reason,
+    Rejected,
+)
 from tonnage.simulator.disaggregated import decode_worker, sent_bytes_s
 from tonnage.simulator.request import (
     ALL_TOKENS,
@@ -28,9 +35,9 @@ from tonnage.simulator.request import (
     DURATION,
     STEP_COLUMNS,
 )
-from tonnage.sizing.loads.capacity import Capacity, find_capacity, no_capacity
+from tonnage.sizing.loads.capacity import Capacity, broken_alone, find_capacity, no_capacity
 from tonnage.sizing.loads.fleet_check import MOST_INSTANCES, FleetAtPeak, fleet_seen
-from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care
+from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care, Instance
 from tonnage.sizing.loads.trial import MARGIN, Ready, token_limit
 from tonnage.sizing.loads.two_pools import TwoPools
 from tonnage.sizing.search.deployment_capacity import DOUBT, HAIR, USUAL, Contender, slower_capacity
@@ -43,10 +50,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.plan.candidate import Role
-    from tonnage.plan.reason import Reason, Rejected
     from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.confidence import Slowdown
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs, Seen
     from tonnage.sizing.question import Pools, Question
     from tonnage.spec.deployment import Slo
@@ -160,7 +165,7 @@ class PooledContender(Contender):
 
     def alone(self) -> Summary:
         """A single client of one instance of each pool."""
-        return self.runs.alone(self._pair)
+        return self._pair.single_client()
 
     def bound(self, slowdown: Slowdown) -> float:
         """Requests per second over all instances that closed forms allow each of them, whatever the
@@ -197,7 +202,7 @@ class PooledContender(Contender):
         prefill, capacity = self._best(base, instances, slo, floor, near)
         if care == SURE and capacity.reason is None:
             pools = self.pools(base, (prefill, together - prefill), instances)
-            capacity = find_capacity(
+            capacity = broken_alone(pools.single_client(), slo) or find_capacity(
                 self.runs, pools, slo, above=floor, care=care, near=capacity.rate
             )
         return self._as_asked(slower_capacity(_each(capacity, together), slower.steps), slower, slo)
@@ -356,7 +361,9 @@ class PooledContender(Contender):
 
         def carried(prefill: int, floor: float) -> Capacity:
             pools = self.pools(base, (prefill, together - prefill), instances)
-            return find_capacity(self.runs, pools, slo, above=floor, care=QUICK, near=near)
+            return broken_alone(pools.single_client(), slo) or find_capacity(
+                self.runs, pools, slo, above=floor, care=QUICK, near=near
+            )
 
         if self.split is not None:
             best = self._prefill(together)

@@ -14,12 +14,14 @@ are scheduled: two deployments are tried side by side, and only finished pairs l
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tonnage.plan.candidate import FAR, first_rows
+from tonnage.plan.candidate import FAR, Candidate, Identity, first_rows
 from tonnage.plan.fleet import FleetCheck
 from tonnage.plan.reason import (
     Behind,
@@ -30,7 +32,7 @@ from tonnage.plan.reason import (
     Reason,
     Rejected,
 )
-from tonnage.sizing.loads.confidence import levels
+from tonnage.sizing.loads.confidence import Slowdown, levels
 from tonnage.sizing.loads.fleet_check import check, never_holds
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.trial import MARGIN, Ready
@@ -43,9 +45,7 @@ from tonnage.sizing.search.tuning import tries_front_ends, variants
 from tonnage.sizing.search.warm_start import Learned, expecting, most_of, shares_of
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate, Identity
     from tonnage.sizing.loads.capacity import Capacity
-    from tonnage.sizing.loads.confidence import Slowdown
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Deployment
@@ -473,11 +473,11 @@ class Contest:
                 remaining = self._in_order(remaining, first)
             together = remaining[: WAVE if search.rows and remaining[0].ready.place != first else 1]
             remaining, before = remaining[len(together) :], self._sized()
-            for contender, outcome in parallel(
-                partial(self.attempt, best=self._best()), together, search.workers
-            ):
-                self._note(contender, outcome)
-                search.steps.done(contender.ready.trial.name)
+            attempt = partial(self.attempt, best=self._best())
+            with ThreadPoolExecutor(search.workers or os.cpu_count()) as pool:
+                for contender, outcome in zip(together, pool.map(attempt, together), strict=True):
+                    self._note(contender, outcome)
+                    search.steps.done(contender.ready.trial.name)
             learned = self._sized() > before
         if tune and self._best() is not None:
             self.tune(contenders)
@@ -577,7 +577,14 @@ class Contest:
             return Outdone(
                 at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=enough
             )
-        sizing = self.search.aim.sized(one, slowdown, needed, self.care)
+        aim = self.search.aim
+        sizing = (
+            aim.sized(one, slowdown, needed, self.care)
+            if isinstance(aim, MostLoad)
+            else one.needed(slowdown, above=needed, care=self.care)
+        )
+        if isinstance(aim, ShortestAnswers) and isinstance(sizing, tuple):
+            sizing = aim.counted(one, slowdown, sizing, self.care)
         if not isinstance(sizing, tuple):
             if isinstance(sizing, BrokenEarly) and best is not None and needed > 0.0:
                 rate = sizing.requests_per_second

@@ -29,7 +29,6 @@ from tonnage.spec.catalog import find_engine, system_of
 from tonnage.spec.catalog.checkpoints import as_run, loadable
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs
-from tonnage.spec.hardware import ANY_VENDOR
 from tonnage.spec.precision import find_precision
 from tonnage.spec.targets import target_lacks
 
@@ -257,8 +256,9 @@ def _not_deployed(question: Question, trial: Trial) -> str:
 def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:
     """What hardware or engine cannot do; None where both can."""
     engine = find_engine(d.engine)
-    if d.gpu.vendor not in (ANY_VENDOR, *engine.vendors):
-        return VendorUnsupported(engine=d.engine, vendor=d.gpu.vendor)
+    if excluded := engine.excluded(d.gpu):
+        generation = "" if excluded == d.gpu.vendor else excluded
+        return VendorUnsupported(engine=d.engine, vendor=d.gpu.vendor, generation=generation)
     lacks = d.gpu.lacks(d.precision)
     if lacks:
         return PrecisionUnsupported(subject=d.gpu.arch, lacks=lacks)

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 from tonnage.errors import DataErrors, InputError
 from tonnage.spec.catalog import find_model
 from tonnage.spec.catalog.entries import shipped_yaml
-from tonnage.spec.precision import BITS, SPARSE
+from tonnage.spec.precision import BITS, SPARSE, Precision
 from tonnage.spec.typed_values import read_as, read_entries, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tonnage.spec.precision import Precision
 
 
 # The benchmark that is shown where there is room for one: most models publish it
