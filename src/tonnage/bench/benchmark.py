@@ -8,11 +8,12 @@ import math
 import os
 import platform
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog, by_turn
@@ -42,9 +43,6 @@ from tonnage.results.outcomes import ERROR_RATE
 from tonnage.results.requests import Requests
 from tonnage.results.store import RunWriter, read_tokens, summary_document
 from tonnage.spec.deployment import Slo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

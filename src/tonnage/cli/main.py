@@ -2,7 +2,7 @@
 
 Verbs are imported when they are called, so that ``--help`` stays fast.
 
-Exit codes are those of ``errors.EXIT_CODES``; 3 says of ``size`` that no deployment meets the
+Exit codes are those of ``errors.py``; 3 says of ``size`` that no deployment meets the
 limits, and of ``bench`` that the measurement cannot be believed.
 """
 

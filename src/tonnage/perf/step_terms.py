@@ -350,11 +350,6 @@ TERMS: tuple[StepTerm, ...] = tuple(replace(term, name=_NAMES[term.place]) for t
 COEFFICIENTS = len(TERMS)
 """Length of the coefficient array without a table behind it."""
 
-LIMITS: tuple[int, ...] = tuple(
-    term.place for term in TERMS if term.unit in ("tokens", "sequences")
-)
-"""Places of the numbers of tokens or sequences at which an engine changes kernels."""
-
 DURATIONS: tuple[int, ...] = tuple(term.place for term in TERMS if term.is_time)
 """Places of the coefficients that are durations."""
 

@@ -147,11 +147,6 @@ class Aim:
     max_racks: int | None = None  # most racks that they may be in; None for no limit
     rack_kw: float = RACK_KW  # kW that one rack can feed and cool
 
-    @property
-    def caps(self) -> bool:
-        """Whether anything must not be exceeded."""
-        return any(cap is not None for cap in (self.budget_usd, self.max_kw, self.max_racks))
-
 
 LoadKind = Literal["open", "closed", "trace", "queued"]
 

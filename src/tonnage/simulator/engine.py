@@ -277,27 +277,6 @@ class Engine:
         return 0 if row == _NOBODY else int(counts[row])
 
     @property
-    def outstanding_tokens(self) -> int:
-        """Prompt tokens not computed and output tokens not made, of all requests that were
-        submitted and have not ended.
-        """
-        m = self._machine
-        rows, slots, waiting = m.rows, self._slots(), self._waiting_rows()
-        running = (
-            np.maximum(slots["isl"] - slots["computed"], 0) + slots["osl"] - slots["generated"]
-        )
-        there = np.concatenate([waiting, np.arange(m.state["arrived"], self._sent())])
-        prompts = np.where(
-            (rows.generated[there] > 0) & (rows.preemptions[there] == 0), 0, rows.isl[there]
-        )
-        queued = prompts + rows.osl[there] - rows.generated[there]
-        new = sum(
-            request.osl - 1 if request.received else request.isl + request.osl
-            for request in self._new
-        )
-        return int(running.sum() + queued.sum()) + new
-
-    @property
     def last_step_ps(self) -> int:
         """How long the last step took, in picoseconds."""
         return int(self._machine.state["lasts"])

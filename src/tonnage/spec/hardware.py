@@ -315,6 +315,19 @@ MIG user guide, 2026-11-25)."""
 _MIG_MEMORY = {1: (1, 2), 2: (2,), 3: (4,), 4: (4,), 7: (8,)}
 
 
+def small_slices(gpu: Gpu) -> tuple[int, str] | None:
+    """Into how many small MIG slices a GPU divides, each with a quarter of its memory, and the name
+    of one; None where MIG does not divide it, or it is a slice.
+    """
+    if "-mig-" in gpu.name:
+        return None
+    small = mig_slice(gpu, 1, round(gpu.memory_gb / SMALL_SLICES))
+    return None if small is None else (SMALL_SLICES, small.name)
+
+
+SMALL_SLICES = 4  # Of a GPU, each with one unit of compute
+
+
 def mig_slice(gpu: Gpu, slices: int, memory_gb: int) -> Gpu | None:
     """The MIG slice of that profile ("3g.40gb": 3 slices of compute, 40 GB); None where the GPU has
     no such profile.

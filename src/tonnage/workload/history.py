@@ -56,12 +56,6 @@ class HourlyHistogram:
             total=float(self.totals[hours].sum()),
         )
 
-    @property
-    def means(self) -> Values:
-        """The mean of each hour; NaN without observations."""
-        count = self.counts[:, -1]
-        return np.where(count > 0, self.totals / np.maximum(count, 1e-12), math.nan)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:

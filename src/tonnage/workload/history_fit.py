@@ -31,7 +31,6 @@ from tonnage.workload.history import DAY_H, HOUR_S, WEEK_H, History
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DAY_S = 86_400
 MONTH_DAYS = 365.25 / 12
 CONFIDENCE = 0.8  # Of the interval of a growth, as of every prediction (docs/intervals.md)
 # Days from which on a growth is fitted; from two weeks on a level is fitted for each day of the

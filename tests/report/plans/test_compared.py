@@ -297,5 +297,5 @@ def test_no_arrangement_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> Non
         several(2), plans=plans, shared=None, separate=None, not_shared=why, chosen=None
     )
     text = terminal(use_cases_screen(found))
-    assert "Answer       no arrangement is possible: no deployment that was tried" in text
+    assert "Answer       no arrangement is possible: use case 1 has no deployment inside" in text
     assert len(text.splitlines()) <= MOST

@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.api.question.objectives import aim_of, reserve_of
 from tonnage.cost.cost import traffic_of
 from tonnage.cost.plan_cost import Outlay, catalog_id, outlay, rented_job
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
+from tonnage.plan.cost import Where
 from tonnage.plan.fleet import footprint
 from tonnage.plan.limit import Aim
 from tonnage.plan.plan import Plan, RunnerUp
@@ -28,12 +29,8 @@ from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.fleet.standby import Reserve, shifted, with_standby
 from tonnage.sizing.question import Owned, Question
 from tonnage.sizing.search.search_space import narrowed, system_for
-
-if TYPE_CHECKING:
-    from tonnage.plan.cost import Where
-    from tonnage.spec.prices import Prices
-    from tonnage.spec.scenario import Scenario
-
+from tonnage.spec.prices import Prices
+from tonnage.spec.scenario import Scenario
 
 MOST_CHECKED = 12  # most candidates whose fleet is checked before one is chosen
 

@@ -5,25 +5,22 @@ systems may be bought, and what is to be least.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tonnage.api.question.horizon import buying_of
 from tonnage.api.question.objectives import reserve_of
 from tonnage.cost.cost import system_watts, traffic_of
 from tonnage.cost.mixed import owned_usd, with_usd, year_usd
+from tonnage.plan.candidate import Candidate
 from tonnage.plan.mixed import Mixed
+from tonnage.plan.plan import Plan
 from tonnage.sizing.fleet.mixed import MONTHS, Kind, with_added
 from tonnage.sizing.fleet.purchase import cheapest_purchase
+from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import system_for
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.plan import Plan
-    from tonnage.sizing.loads.runs import Runs
-    from tonnage.sizing.question import Question
-    from tonnage.spec.hardware import System
-    from tonnage.spec.prices import Prices
-    from tonnage.spec.scenario import Scenario
+from tonnage.spec.hardware import System
+from tonnage.spec.prices import Prices
+from tonnage.spec.scenario import Scenario
 
 
 def with_mixed(

@@ -36,9 +36,6 @@ from tonnage.spec.engine import EnginePreset
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, find_precision
 
-FAMILIES = ("vllm", "tensorrt-llm", "sglang")
-ENGINES = ("auto", *FAMILIES, "triton", "nim")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineAsked:

@@ -20,7 +20,8 @@ from tonnage.plan.use_cases import (
 )
 from tonnage.report.document import Document, Facts, Section, Table, Text, document, items, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, sentence_of, span
-from tonnage.report.plans.answer import standby_text
+from tonnage.report.plans.answer import SERVERS, standby_text
+from tonnage.report.plans.candidates import left_out_texts
 from tonnage.report.plans.confidence import not_sure_text
 from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.deployments import bought, deployment_text
@@ -28,6 +29,8 @@ from tonnage.report.plans.explained import risk_text, why_text
 from tonnage.report.plans.plan_document import full_sections, made_by, named_sections
 from tonnage.report.plans.question import breach_text, question_rows, value_text
 from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
+from tonnage.spec.catalog import gpu_spelled
+from tonnage.spec.hardware import small_slices
 
 SEEN = (
     "use case",
@@ -44,8 +47,9 @@ BOUND = (
     " together."
 )
 # lines that go where there are too many, the first to go first
-SPARED = ("Risk alone", "Alone", "Cost alone")
+SPARED = ("Risk alone", "Alone", "Cost alone", "Slices", "Smaller")
 NOBODY = "no arrangement is possible"
+MOST_NEAREST = 3  # GPUs whose nearest deployment the answer names where there is none
 
 
 def use_cases_screen(found: UseCases, page: str = "report") -> Document:
@@ -119,6 +123,7 @@ def use_cases_why(found: UseCases) -> Document:
     itself.
     """
     sections = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
+    sections += filter(None, [placement_section(found)])
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = why_text((plan,)).sections
         sections += [replace(first, title=f"{name}, by itself"), *rest]
@@ -127,7 +132,7 @@ def use_cases_why(found: UseCases) -> Document:
 
 def brief_lines(found: UseCases) -> tuple[str, ...]:
     """The answer in ten lines at most, none of them folded."""
-    rows = [*_answer(found)]
+    rows = [row for row in _answer(found) if row[0] not in ("Smaller", "Slices", "Hours")]
     if found.choice is not None:
         cases = [case for pool in found.choice.pools for case in pool.cases]
         uses = {
@@ -136,7 +141,7 @@ def brief_lines(found: UseCases) -> tuple[str, ...]:
         }
         rows += [(name, "; ".join(texts) or "no limits") for name, texts in uses.items()]
     if len(rows) > BRIEF:
-        rows = [*rows[: BRIEF - 1], ("…", f"and {len(rows) - BRIEF + 1} more use cases")]
+        rows = [*rows[: BRIEF - 1], ("…", f"and {len(rows) - BRIEF + 1} more lines")]
     column = max(13, *(len(name) + 2 for name, _ in rows))
     return tuple(f"{name:<{column}}{text}" for name, text in rows)
 
@@ -156,12 +161,16 @@ def _answer(found: UseCases) -> Rows:
         whys = {"shared": found.not_shared, "first-come": found.not_first_come}
         rows.append(("Saved", saved_text(found)))
         rows.append(("Hours", hours_text(found)))
+        rows.append(("Smaller", smaller_systems_text(found.choice)))
+        rows.append(("Slices", slices_text(found, found.choice)))
         for kind in (kind for kind in kinds if kind != found.chosen):
             why = whys.get(kind) if found.priorities is not None else None
             rows.append((titles[kind], _other_text(kinds[kind], why)))
         if found.priorities is None:
             why = found.not_shared
-            rows.append(("Not shared", "" if why is None else not_shared_text(why)))
+            models = {plan.scenario.model for plan in found.plans}
+            if why is not None and (why.code != "models" or len(models) < len(found.plans)):
+                rows.append(("Not shared", not_shared_text(why)))
     if found.background is not None:
         rows.append(("Background", background_text(found.background)))
     return tuple(row for row in rows if row[1])
@@ -400,8 +409,8 @@ def saved_text(found: UseCases) -> str:
 
 
 def _saved_together(found: UseCases) -> str:
-    """Systems and money that the choice saves against a fleet for each use case; "" where neither
-    is less.
+    """Systems and money that the choice saves against a fleet for each use case; "" of an old
+    file.
     """
     apart, together = found.alone, found.choice
     if apart is None or together is None:
@@ -413,13 +422,12 @@ def _saved_together(found: UseCases) -> str:
         in_gpus = f" ({parts[0]})" if parts else ""
         parts = [f"{counted(systems[0] - systems[1], 'system')}{in_gpus}"]
     usd = [fleet.owned_usd_per_year for fleet in (apart, together)]
-    if parts and usd[0] is not None and usd[1] is not None and usd[0] > usd[1]:
+    fleets = f"a fleet for each use case ({systems_text(apart)})"
+    if not parts:
+        return f"nothing against {fleets}"
+    if usd[0] is not None and usd[1] is not None and usd[0] > usd[1]:
         parts.append(f"{dollars(usd[0] - usd[1])} USD a year on-prem")
-    return (
-        f"{', '.join(parts)} against a fleet for each use case ({systems_text(apart)})"
-        if parts
-        else ""
-    )
+    return f"{', '.join(parts)} against {fleets}"
 
 
 def pool_name(found: UseCases, arrangement: Arrangement, place: int) -> str:
@@ -483,19 +491,17 @@ def lost_text(found: UseCases, arrangement: Arrangement) -> str:
         for place, (count, pool) in enumerate(zip(lost.instances, arrangement.pools, strict=True))
         if count
     ]
+    if not any(lost.without_gpus):
+        return f"takes {_listed(taken)} at worst; all of them find free GPUs on the other systems"
+    adds = f"{option('spare')} 1 adds a system for them"
+    if lost.without_gpus == lost.instances:
+        return f"takes {_listed(taken)} at worst, without free GPUs for them elsewhere; {adds}"
     without = [
         f"{count} {pool_name(found, arrangement, place)}"
         for place, count in enumerate(lost.without_gpus)
         if count
     ]
-    if not without:
-        after = "all of them find free GPUs on the other systems"
-    else:
-        after = (
-            f"no free GPUs remain for {_listed(without)};"
-            f" {option('spare')} 1 adds a system that takes them"
-        )
-    return f"takes {_listed(taken)} at worst; {after}"
+    return f"takes {_listed(taken)} at worst; no free GPUs remain for {_listed(without)}; {adds}"
 
 
 def _listed(texts: Sequence[str]) -> str:
@@ -523,6 +529,51 @@ def placement_section(found: UseCases) -> Section | None:
         rows=rows,
     )
     return section("placement", "Placement", table)
+
+
+def smaller_systems_text(arrangement: Arrangement) -> str:
+    """The smallest server that holds all instances, where half a system or more is free; ""
+    elsewhere.
+    """
+    first = arrangement.pools[0]
+    in_use = arrangement.gpus_in_use
+    size = next((count for count in SERVERS if count >= in_use), first.gpus_per_system)
+    others = {pool.system for pool in arrangement.pools[1:]}
+    shared = "-mig-" in first.gpu or others - {first.system}
+    if shared or 2 * size > first.gpus_per_system:
+        return ""
+    return (
+        f"{counted(in_use, 'GPU')} would do; {option('system')} {size}x{first.gpu} counts in"
+        f" servers of {counted(size, 'GPU')}"
+    )
+
+
+SLIGHT = 0.3
+"""Share of one instance below which a use case may do with a slice of its GPU."""
+
+
+def slices_text(found: UseCases, arrangement: Arrangement) -> str:
+    """Use cases that hardly use their GPUs, each of which MIG could divide; "" where fewer than two
+    do.
+    """
+    slight = [
+        (pool, place)
+        for place, pool in enumerate(arrangement.pools)
+        if pool.gpus == 1 and pool.instances_exact < SLIGHT
+    ]
+    gpu = gpu_spelled(slight[0][0].gpu) if len({pool.gpu for pool, _ in slight}) == 1 else None
+    slices = None if gpu is None else small_slices(gpu)
+    if slices is None or len(slight) < 2:
+        return ""
+    count, profile = slices
+    used = [
+        f"{pool_name(found, arrangement, place)} {percent(pool.instances_exact)}"
+        for pool, place in slight
+    ]
+    return (
+        f"of a GPU for each, {_listed(used)} is used; {option('system')} {count}x{profile} for"
+        " these files alone asks whether slices of one GPU (MIG) carry them"
+    )
 
 
 def hours_text(found: UseCases) -> str:
@@ -597,11 +648,15 @@ def not_shared_text(why: NotShared) -> str:
 
 
 def answer_text(found: UseCases) -> str:
-    """What is chosen, in one line."""
+    """What is chosen, in one line; else the use case without an answer, and what comes nearest."""
     if found.choice is None:
-        return f"{NOBODY}: {'' if found.not_shared is None else not_shared_text(found.not_shared)}".rstrip(  # noqa: E501
-            ": "
-        )
+        alone = dict(zip(found.names, found.plans, strict=True))
+        case = "" if found.not_shared is None else found.not_shared.case
+        if case not in alone:
+            return NOBODY
+        nearest = "; ".join(left_out_texts(alone[case])[:MOST_NEAREST])
+        inside = f"{NOBODY}: {case} has no deployment inside its limits by itself"
+        return f"{inside}; nearest: {nearest}" if nearest else inside
     how = "one pool for all" if len(found.choice.pools) == 1 else "one pool for each model"
     if found.chosen == "separate":
         how = "a pool for each"

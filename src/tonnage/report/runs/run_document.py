@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.bench.steady import DEFINITIONS, trends
 from tonnage.report.document import (
@@ -46,10 +46,7 @@ from tonnage.report.runs.shown_run import (
     verdict,
 )
 from tonnage.report.simulated import timeline_page
-
-if TYPE_CHECKING:
-    from tonnage.results.timeline import Timeline
-
+from tonnage.results.timeline import Timeline
 
 METRICS = (
     ("ttft", "time to first token"),

@@ -12,24 +12,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from tonnage.plan.candidate import Candidate
 from tonnage.plan.fleet import AtPeak, FleetRun
 from tonnage.plan.mixed import Group, Instead, Mixed, Purchase, Retirement
+from tonnage.results.metrics import Summary
 from tonnage.sizing.fleet.existing import POOLED, not_mixed, strongest, whole_fleet
 from tonnage.sizing.loads.mixed_check import MixedAtPeak
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.progress import Steps
 from tonnage.sizing.question import Owned, Question
 from tonnage.sizing.search.candidate import candidate
+from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import MOST_SYSTEMS_PER_INSTANCE
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.results.metrics import Summary
-    from tonnage.sizing.loads.runs import Runs
-    from tonnage.sizing.search.deployment_capacity import Sized
-    from tonnage.spec.hardware import System
+from tonnage.spec.hardware import System
 
 MOST_TIMES = 4
 """Systems are added up to this many times as many as the sum of what the kinds carry asks for."""

@@ -37,7 +37,7 @@ from tonnage.simulator.request import (
 )
 from tonnage.sizing.loads.capacity import Capacity, broken_alone, find_capacity, no_capacity
 from tonnage.sizing.loads.fleet_check import MOST_INSTANCES, FleetAtPeak, fleet_seen
-from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care, Instance
+from tonnage.sizing.loads.instance import QUICK, SURE, Care, Instance
 from tonnage.sizing.loads.trial import MARGIN, Ready, token_limit
 from tonnage.sizing.loads.two_pools import TwoPools
 from tonnage.sizing.search.deployment_capacity import DOUBT, HAIR, USUAL, Contender, slower_capacity
@@ -191,9 +191,7 @@ class PooledContender(Contender):
         slower = self.as_asked if slowdown is None else slowdown
         slo, base = slower.tightened(self.question.limits), self.behind(router)
         if instances < 2:
-            return no_capacity(
-                self.alone(), CannotRun(error="two pools take two instances"), ALONE_REQUESTS
-            )
+            return no_capacity(self.alone(), CannotRun(error="two pools take two instances"))
         together = min(instances, STAND)
         floor, near = (
             rate * slower.steps * together

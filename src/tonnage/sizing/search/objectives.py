@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tonnage.plan.plan import MOST_GPUS
 from tonnage.plan.reason import NeedsMoreGpus, Reason
+from tonnage.sizing.loads.capacity import Capacity
+from tonnage.sizing.loads.confidence import Slowdown
 from tonnage.sizing.loads.instance import QUICK, Care
 from tonnage.sizing.search.deployment_capacity import Contender, Sized
-
-if TYPE_CHECKING:
-    from tonnage.sizing.loads.capacity import Capacity
-    from tonnage.sizing.loads.confidence import Slowdown
 
 Key = tuple[float, ...]
 """What deployments are sorted by, the best first."""

@@ -211,6 +211,8 @@ def prepared_trial(question: Question, runs: Runs, trial: Trial, place: int) -> 
             TooManyStages(pp=d.parallelism.pp, model=d.model.name, layers=d.model.layers)
         )
     try:
+        if "-mig-" in d.gpu.name and d.parallelism.gpus > 1:
+            raise DoesNotFit(f"{option('tp')}: MIG slices share no link; an instance takes one")
         instance = runs.instance(d, traffic(question, trial.system))
         knobs = (
             fitted(instance, question.limits)
