@@ -7,6 +7,7 @@ import importlib.util
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -288,3 +289,17 @@ def test_a_changed_line_of_a_function_is_marked_before_its_statement() -> None:
     program["LIMIT"] = 0
     assert program["Kept"]().last() == 2
     assert reached == [1, 0, 2]
+
+
+def test_each_source_counts_once_in_the_centre_of_what_users_measured() -> None:
+    def measured(source: str, load: str, ratio: float) -> tuple[dict[str, str], Any, float]:
+        row = SimpleNamespace(
+            errors={"itl_ms": 0.0}, predicted={"itl_ms": 10.0 * ratio}, measured={"itl_ms": 10.0}
+        )
+        return {"source": source, "load": load}, row, 1.0
+
+    many = [measured("many rows", "1-8", 2.0)] * 9
+    others = [measured("right", "open", 1.0), measured("short", "9-64", 0.5)]
+    bursts = [measured("burst", "burst", 8.0)]
+    *_, line = field.centres([*many, *others, *bursts])
+    assert line.startswith("| TPOT | 3 | +0 % | +0 % | 0.69 |")  # log 2, of three logarithms

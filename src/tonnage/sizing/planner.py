@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.demand import Existing
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.explain import explained, held_sessions, load_curve
@@ -19,19 +21,15 @@ from tonnage.sizing.fleet.routers import (
 )
 from tonnage.sizing.loads.capacity import job_done
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.notes import notes, percentile_answer, provenance, understood, warnings
 from tonnage.sizing.progress import Progress, Steps, no_progress, parallel
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import candidate, reachable
+from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.sensitivity import narrow_cache, narrowable, sensitivity, unreached
 from tonnage.sizing.session_tiers import session_tiers
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.demand import Existing
-    from tonnage.sizing.loads.trial import Ready
-    from tonnage.sizing.search.deployment_capacity import Sized
 
 __all__ = ["Progress", "Runs", "no_progress", "size"]
 

@@ -14,14 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import DoesNotFit
 from tonnage.plan.candidate import Candidate, Identity
 from tonnage.plan.fleet import Standby
 from tonnage.plan.launch import priority_words
 from tonnage.plan.limit import Breach, LimitUse, limit_of
-from tonnage.plan.reason import Behind, NeedsMoreGpus, Outdone
+from tonnage.plan.plan import Plan
+from tonnage.plan.reason import Behind, NeedsMoreGpus, Outdone, Rejected
 from tonnage.plan.use_cases import (
     Arrangement,
     Background,
@@ -40,18 +41,14 @@ from tonnage.sizing.fleet.placement import Instances, fewest_systems, placed
 from tonnage.sizing.fleet.standby import Reserve, standing_by
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.mixture import Case, Mixture, MixtureRun
+from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import candidate as candidate_of
 from tonnage.sizing.search.search import Search, alone
 from tonnage.sizing.search.search_space import system_for
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.checkpoints import as_run
+from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.precision import find_precision
-
-if TYPE_CHECKING:
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.reason import Rejected
-    from tonnage.sizing.question import Question
-    from tonnage.spec.deployment import EngineKnobs
 
 TRIED = 4
 """Most deployments of which a shared pool is simulated."""

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tonnage.plan.candidate import FAR, Candidate, Identity, first_rows
 from tonnage.plan.fleet import FleetCheck
@@ -32,24 +31,21 @@ from tonnage.plan.reason import (
     Reason,
     Rejected,
 )
+from tonnage.sizing.loads.capacity import Capacity
 from tonnage.sizing.loads.confidence import Slowdown, levels
 from tonnage.sizing.loads.fleet_check import check, never_holds
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.trial import MARGIN, Ready
 from tonnage.sizing.progress import Steps, parallel
+from tonnage.sizing.question import Question
 from tonnage.sizing.search.deployment_capacity import Contender, Sized
 from tonnage.sizing.search.disaggregated import contenders_of, poolable
 from tonnage.sizing.search.objectives import Aim, FewestGpus, Key, MostLoad, ShortestAnswers
 from tonnage.sizing.search.search_space import narrowed, prepare
 from tonnage.sizing.search.tuning import tries_front_ends, variants
 from tonnage.sizing.search.warm_start import Learned, expecting, most_of, shares_of
-
-if TYPE_CHECKING:
-    from tonnage.sizing.loads.capacity import Capacity
-    from tonnage.sizing.loads.runs import Runs
-    from tonnage.sizing.question import Question
-    from tonnage.spec.deployment import Deployment
-
+from tonnage.spec.deployment import Deployment
 
 EVEN = ("tpot", "itl", "e2e")
 """Metrics whose values change evenly with the load, so that what another setting does to them
@@ -112,7 +108,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How a question is searched.
+    """The search of one question.
 
     Attributes:
         question: load, limits and what may be bought.
@@ -504,7 +500,7 @@ class Contest:
         return sorted((expecting(contender, shares) for contender in contenders), key=key)
 
     def _sized(self) -> int:
-        """How many deployments were sized."""
+        """The number of deployments that were sized."""
         return sum(isinstance(outcome, Sized) for outcome in self.outcomes.values())
 
     def _best(self) -> Sized | None:
