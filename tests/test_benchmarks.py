@@ -7,6 +7,8 @@ import importlib.util
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -233,3 +235,17 @@ def test_what_a_source_taught_is_undone_while_it_is_left_out() -> None:
             without = step_model(d).seconds(0, 0, 8, 0, 800)
         assert (without < shipped) == faster
         assert step_model(d).seconds(0, 0, 8, 0, 800) == shipped
+
+
+def test_each_source_counts_once_in_the_centre_of_what_users_measured() -> None:
+    def measured(source: str, load: str, ratio: float) -> tuple[dict[str, str], Any, float]:
+        row = SimpleNamespace(
+            errors={"itl_ms": 0.0}, predicted={"itl_ms": 10.0 * ratio}, measured={"itl_ms": 10.0}
+        )
+        return {"source": source, "load": load}, row, 1.0
+
+    many = [measured("many rows", "1-8", 2.0)] * 9
+    others = [measured("right", "open", 1.0), measured("short", "9-64", 0.5)]
+    bursts = [measured("burst", "burst", 8.0)]
+    *_, line = field.centres([*many, *others, *bursts])
+    assert line.startswith("| TPOT | 3 | +0 % | +0 % | 0.69 |")  # log 2, of three logarithms
