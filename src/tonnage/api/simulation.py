@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def pooled_runs(
     asks: Simulation, pools: Disaggregated, progress: Progress | None
 ) -> Iterator[SimulatedRun]:
-    """Each load on both pools."""
+    """Simulate each load on both pools."""
     from tonnage.simulator.disaggregated import simulate_disaggregated
     from tonnage.simulator.kernel import is_compiled
     from tonnage.simulator.simulate import answers_soon
@@ -114,7 +114,7 @@ def simulate_sweep(
 
 
 def simulated(asks: Simulations, progress: Progress | None = None) -> SimulatedSweep:
-    """What ``simulate_sweep`` returns, of a question that is understood already.
+    """Simulate a question that is read already, as ``simulate_sweep`` does.
 
     Raises DoesNotFit: no engine has room for a request; InputError: no point can be run.
     """
@@ -207,7 +207,7 @@ def answers_soon(asks: Simulation) -> bool:
 
 
 def loop_asked(asks: Simulation) -> dict[str, bool]:
-    """Which compiled loop one question takes, as the arguments of ``kernel.warm_up``."""
+    """The compiled loop that a question needs, as the arguments of ``kernel.warm_up``."""
     d, shares = asks.deployment, any(workload.shares for workload in asks.workloads)
     return {
         "shares": shares,

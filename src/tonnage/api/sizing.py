@@ -122,7 +122,7 @@ def size(
     progress: Progress | None = None,
     **asked: Unpack[SizeArguments],
 ) -> Plan:
-    """How many systems a load needs inside latency limits, predicted by simulation.
+    """Size a load: predict by simulation how many systems it needs inside its latency limits.
 
     Args:
         scenario: a file (YAML or JSON), nested values, or a ``Scenario``; None to say everything by
@@ -147,7 +147,7 @@ def size_models(
     progress: Progress | None = None,
     **asked: Unpack[SizeArguments],
 ) -> tuple[Plan, ...]:
-    """As ``size``, for every model that is named: one plan each, in their order."""
+    """Size the load for every named model: one plan each, in their order."""
     return answer(ask(scenario, **asked), progress=progress)
 
 
@@ -160,7 +160,7 @@ def answer(
     runs: Runs | None = None,
     decided: Callable[[Plan], None] | None = None,
 ) -> tuple[Plan, ...]:
-    """One finished plan per question: with its cost, its question, and its provenance.
+    """Answer each question with a finished plan: the choice, its cost, and its provenance.
 
     The first also holds the answer of the scenario's own benchmarks, where it names some.
 
@@ -382,7 +382,7 @@ def size_measured(
     today: date | None = None,
     **demand: Any,
 ) -> Plan:
-    """How many systems a load needs, from measured points: the classic way of NVIDIA's course.
+    """Size a load from measured points, the classic way of NVIDIA's course.
 
     Args:
         benchmarks: CSV or JSON of measured points (``formats.measured_files.read_points``).

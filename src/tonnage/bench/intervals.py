@@ -191,7 +191,7 @@ class SingleGaps:
     request: Integers  # whose it is, by row of the record
 
     def of(self, rows: NDArray[np.bool_]) -> SingleGaps:
-        """Those of some requests: bool by row of the record."""
+        """Select the gaps of some requests, given as a bool per row of the record."""
         mask = rows[self.request]
         return SingleGaps(ms=self.ms[mask], count=self.count[mask], request=self.request[mask])
 
@@ -492,7 +492,7 @@ def _ratios(
 
 
 def _notes(first: Requests, second: Requests) -> tuple[str, ...]:
-    """Where the two questions differ."""
+    """The arguments in which the two runs differ."""
     notes = []
     for name, column in (("prompts", "isl"), ("outputs", "osl")):
         a, b = (

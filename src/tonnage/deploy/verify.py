@@ -43,7 +43,7 @@ STARTED = [[module] for module in ("sglang.launch_server", *MODULES.values())]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One thing that was read."""
+    """One object of the files that were read."""
 
     file: str  # and name: its place, and what it is
     name: str
@@ -343,7 +343,7 @@ def _objects(file: str, documents: Sequence[Any]) -> Iterator[Written]:
 
 
 def _alone(file: str) -> str:
-    """What a file without a schema is read as."""
+    """Read a file that has no schema."""
     return (
         "its servers alone; haproxy -c reads all of it"
         if file.endswith(".cfg")

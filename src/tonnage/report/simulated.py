@@ -506,7 +506,7 @@ def fleet_lines(facts: FleetFacts | None) -> Iterator[str]:
 
 
 def swept(points: int, done: int, left_out: Mapping[str, str], folder: Path) -> Document:
-    """How many points there are, how many of them this call simulated, and which could not be."""
+    """Count the points and the newly simulated ones, and name the impossible ones."""
     words = (
         f"{counted(points, 'point')} in {folder}: {done} simulated now, {points - done} were there."
     )
@@ -653,7 +653,7 @@ READ_SLOTS = (
 
 
 def lesson_page(result: LessonResult) -> Document:
-    """The same for a page that has room: the figures in tiles, the slots drawn."""
+    """Report the lesson for a page that has room: the figures in tiles, the slots drawn."""
     rows = tuple(
         (f"{NAMES[name]}{TICKS.get(name, '')}", _figure(name, value))
         for name, value in result.to_json().items()

@@ -332,7 +332,7 @@ class SimulatedSweep(InNotebooks):
         return self.runs[place]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         missing = [{**settings, "reason": in_python(reason)} for settings, reason in self.left_out]
         return {
             "points": [run.to_json() for run in self.runs],
@@ -395,7 +395,7 @@ class FleetFacts:
     violations: tuple[Violation, ...]  # of the limits
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return asdict(self) | {"violations": [asdict(violation) for violation in self.violations]}
 
 

@@ -170,7 +170,7 @@ def shared_blocks(recording: Recording, scenario: Scenario) -> Recording:
 def sharing_of(
     scenario: Scenario, lengths: LengthsFound, recording: Recording | None
 ) -> Sharing | None:
-    """What the prompts of a scenario share; None where they share nothing. Raises InputError."""
+    """Read what the prompts of a scenario share; None if they share nothing. Raises InputError."""
     from tonnage.sizing.question import Sharing
 
     sessions, tiers = sessions_of(scenario), asked_tiers(scenario.search.kv_tiers)

@@ -342,7 +342,7 @@ class Contender:
         )
 
     def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
-        """The whole fleet at the load that is sized for."""
+        """Simulate the whole fleet at the load that is sized for."""
         question, slower = self.question, self.as_asked if slowdown is None else slowdown
         recording = question.recording
         return FleetAtPeak(
@@ -441,5 +441,5 @@ class Sized:
 
     @cached_property
     def as_predicted(self) -> Capacity:
-        """What one instance carries by the prediction as it is."""
+        """The load that one instance carries by the prediction as it is."""
         return self.contender.capacity(self.instances, care=self.care)

@@ -108,7 +108,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How a question is searched.
+    """The search of one question.
 
     Attributes:
         question: load, limits and what may be bought.
@@ -500,7 +500,7 @@ class Contest:
         return sorted((expecting(contender, shares) for contender in contenders), key=key)
 
     def _sized(self) -> int:
-        """How many deployments were sized."""
+        """The number of deployments that were sized."""
         return sum(isinstance(outcome, Sized) for outcome in self.outcomes.values())
 
     def _best(self) -> Sized | None:
