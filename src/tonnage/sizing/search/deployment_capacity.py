@@ -227,17 +227,6 @@ class Contender:
         )
         return self.runs.instance(self.instance.deployment, changed)
 
-    def carried(
-        self, systems: int, slowdown: Slowdown | None = None, *, care: Care = SURE, router: str = ""
-    ) -> float:
-        """Requests per second that so many systems carry in all."""
-        instances = self.layout.of(systems).instances
-        return (
-            instances * self.capacity(instances, slowdown, care=care, router=router).rate
-            if instances
-            else 0.0
-        )
-
     def needed(
         self,
         slowdown: Slowdown | None = None,
