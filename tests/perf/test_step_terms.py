@@ -44,8 +44,20 @@ def test_cuda_graphs_spare_latent_attention_what_launching_it_costs() -> None:
     )
     assert step_seconds(plain, 4096, 1, 0, 0, 0) == step_seconds(graphed, 4096, 1, 0, 0, 0)
     dense = deployment(engine="vllm")
-    layers = shipped()["engines"]["vllm"]["prefill_layer_s"] * dense.model.layers
-    assert step_model(dense).coefficients[at.EAGER] == pytest.approx(layers)
+    engine = shipped()["engines"]["vllm"]
+    spared = engine["prefill_s"] + engine["prefill_layer_s"] * dense.model.layers
+    assert step_model(dense).coefficients[at.EAGER] == pytest.approx(spared)
+    assert step_model(dense).coefficients[at.HOST_PREFILL] == 0.0
+
+
+def test_a_short_prompt_in_a_cuda_graph_costs_as_many_decodes_and_its_own_attention() -> None:
+    """Nothing of the host's further work for steps with prompts is in a step that a graph holds."""
+    c = step_model(deployment(engine="vllm")).coefficients
+    prompt = step_seconds(c, 200, 1, 0, 200 * 200, 0)
+    decodes = batch_seconds(c, 200, 1)
+    assert prompt - decodes == pytest.approx(c[at.ATTENTION] * 200 * 100, rel=1e-9)
+    beyond = step_seconds(c, 513, 1, 0, 0, 0)
+    assert beyond >= batch_seconds(c, 513, 1) + c[at.EAGER]
 
 
 def test_an_all_reduce_of_an_odd_width_is_left_with_few_blocks() -> None:
