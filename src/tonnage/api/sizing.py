@@ -40,6 +40,7 @@ from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.plan.plan import Measured, Plan
 from tonnage.spec.hardware import link_words
 from tonnage.spec.scenario import ChoiceAsked, DemandAsked, Scenario
+from tonnage.spec.scenario_file import displaced, known_part, scenario_of
 
 if TYPE_CHECKING:
     from datetime import date
@@ -79,7 +80,6 @@ def ask(scenario: ScenarioLike = None, **asked: Unpack[SizeArguments]) -> Asked:
     Raises InputErrors: everything that cannot be used, each with its place.
     """
     from tonnage.api.question.sizing import questions_of
-    from tonnage.spec.scenario_file import displaced
 
     document, source = document_of(scenario)
     flags = plain(asked)
@@ -105,8 +105,6 @@ def _scenario(
     """The scenario of what is known in a document, and what is not: unknown keys do not hide the
     faults of the others.
     """
-    from tonnage.spec.scenario_file import known_part, scenario_of
-
     try:
         return scenario_of(document, flags, source), ()
     except InputErrors as errors:
@@ -402,7 +400,6 @@ def size_measured(
     Raises InputError: anything that cannot be used, in one line.
     """
     from tonnage.api.question.sizing import demand_asked, owned
-    from tonnage.spec.scenario_file import scenario_of
 
     idle = [
         name

@@ -271,10 +271,10 @@ def _of_histograms(counts: Floats, sums: Floats) -> Floats:
     total, middles = counts.sum(axis=1), gap_edges_ns() * 1.005 / 1e6
     below = np.cumsum(counts, axis=1)
     columns = [sums / total]
-    for share in (0.50, 0.95, 0.99):
-        columns.append(
-            middles[np.minimum((below < share * total[:, None]).sum(axis=1), GAP_BINS - 1)]
-        )
+    columns += [
+        middles[np.minimum((below < share * total[:, None]).sum(axis=1), GAP_BINS - 1)]
+        for share in (0.50, 0.95, 0.99)
+    ]
     return np.array(columns).T
 
 

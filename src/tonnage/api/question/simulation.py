@@ -202,7 +202,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     lengths = _lengths(full_scenario, deployment, faults)
     if deployment is not None and lengths is not None:
         deployment = replace(deployment, images=lengths.pictured)
-    sessions = faults.of(sessions_of, full_scenario, lengths) if lengths is not None else None
+    sessions = faults.of(sessions_of, full_scenario) if lengths is not None else None
     tiers = (
         faults.of(simulated_tiers, full_scenario.search.kv_tiers, deployment)
         if deployment is not None

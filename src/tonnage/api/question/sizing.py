@@ -187,7 +187,7 @@ def questions_of(
         "slo": limits,
         "mode": mode,
         "recording": recording,
-        "regions": () if demand is None else regions_of(scenario.demand, demand),
+        "regions": regions_of(scenario.demand, demand),
         "replays_lengths": replays_lengths(scenario.lengths),
     }
     named = rest.pop("precisions")
