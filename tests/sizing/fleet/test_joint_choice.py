@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tonnage.plan.use_cases import UseCasePool
 from tonnage.sizing.fleet.joint_choice import Option, chosen_together, systems_by_kind
 
-GPUS = {"dgx": 8, "box": 4}
+GPUS = {"dgx": 8, "box": 4} | {f"kind {number}": 8 for number in range(9)}
 
 
 def option(system: str, width: int, count: int, rank: int, **changed: Any) -> Option:
@@ -78,6 +78,19 @@ def test_of_many_use_cases_the_best_that_no_single_change_improves(counts: list[
     chosen = chosen_together(options, as_it_is)
     total = 4 * sum(count for (count,) in counts)
     assert total <= gpus(chosen) <= total + 7
+
+
+def test_of_many_kinds_of_systems_one_that_holds_all_is_chosen() -> None:
+    """Six use cases on nine kinds each, and the fifth holds all of them: 531,441 combinations."""
+    options = [
+        [
+            option(f"kind {(place + number) % 9}", 1, 1 if (place + number) % 9 == 5 else 2, number)
+            for number in range(9)
+        ]
+        for place in range(6)
+    ]
+    chosen = chosen_together(options, as_it_is)
+    assert ({each.pool.system for each in chosen}, gpus(chosen)) == ({"kind 5"}, 8)
 
 
 def test_what_was_not_sized_is_sized_before_it_is_chosen() -> None:

@@ -13,13 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 
 from tonnage.plan.use_cases import UseCasePool
 from tonnage.sizing.fleet.placement import Instances, fewest_systems
 
 MOST_COMBINATIONS = 4_096
-"""Most combinations that are compared one by one; of more, one use case is improved at a time."""
+"""Most combinations that are compared one by one; of more, these on few kinds of systems are, and
+then one use case is improved at a time."""
+
+FEW_KINDS = 3
+"""Most kinds of systems that the comparison of many combinations begins with."""
 
 MOST_SIZED = 12
 """Most deployments that are sized beyond one of each use case."""
@@ -94,6 +98,26 @@ def chosen_together(
     return best
 
 
+def _on_few_kinds(options: Sequence[Sequence[Option]]) -> Iterator[tuple[Option, ...]]:
+    """For up to ``FEW_KINDS`` kinds of systems at a time, the option of each use case on the fewest
+    GPUs in use, on another kind where it has none on these.
+    """
+    kinds = {option.pool.system for case in options for option in case}
+    for number in range(1, min(FEW_KINDS, len(kinds)) + 1):
+        for few in combinations(sorted(kinds), number):
+            yield tuple(
+                min(
+                    case,
+                    key=lambda option, few=few: (  # type: ignore[misc]
+                        option.pool.system not in few,
+                        option.pool.gpus,
+                        option.rank,
+                    ),
+                )
+                for case in options
+            )
+
+
 @dataclass(kw_only=True)
 class _Choice:
     """The options as they are known, and how many more may be sized."""
@@ -145,8 +169,8 @@ class _Choice:
         return self.gpus(combination), in_use, sum(option.rank for option in combination)
 
     def best(self, options: Sequence[Sequence[Option]]) -> tuple[Option, ...]:
-        """The best combination by what is known: of all, or of many the best that no change of one
-        use case improves.
+        """The best combination by what is known: of all, or of many the best on few kinds of
+        systems that no change of one use case improves.
         """
         worthwhile = [
             [option for option in case if not any(rival.covers(option) for rival in case)]
@@ -154,9 +178,7 @@ class _Choice:
         ]
         if math.prod(map(len, worthwhile)) <= MOST_COMBINATIONS:
             return min(product(*worthwhile), key=self._key)
-        best = tuple(
-            min(case, key=lambda option: (option.pool.gpus, option.rank)) for case in worthwhile
-        )
+        best = min(_on_few_kinds(worthwhile), key=self._key)
         while True:
             rivals = (
                 (*best[:place], option, *best[place + 1 :])
