@@ -120,7 +120,7 @@ def test_what_was_not_sized_is_sized_before_it_is_chosen() -> None:
     assert sized[0] == (0, 2), "the fewest GPUs in use by what is known"
 
 
-def test_what_a_plan_left_out_is_sized_only_where_it_saves_a_system() -> None:
+def test_what_a_plan_left_out_is_sized_only_where_it_saves_gpus() -> None:
     """One instance of eight GPUs leaves no room for the other use case; one of four, which its plan
     left out as it takes more for each request, would do."""
     wide = [option("dgx", 8, 1, 0), option("dgx", 4, 1, 1, sized=False, left_out=True)]
@@ -133,8 +133,9 @@ def test_what_a_plan_left_out_is_sized_only_where_it_saves_a_system() -> None:
     chosen = chosen_together([wide, [option("dgx", 2, 2, 0)]], size)
     assert ([each.pool.tp for each in chosen], gpus(chosen), sized) == ([4, 2], 8, [4])
     sized.clear()
-    chosen = chosen_together([wide, [option("dgx", 8, 1, 0)]], size)
-    assert ([each.pool.tp for each in chosen], gpus(chosen), sized) == ([8, 8], 16, [])
+    wide[1] = option("dgx", 4, 2, 1, sized=False, left_out=True)
+    chosen = chosen_together([wide, [option("dgx", 2, 2, 0)]], size)
+    assert ([each.pool.tp for each in chosen], gpus(chosen), sized) == ([8, 2], 16, [])
 
 
 def test_a_type_that_is_second_for_one_use_case_is_taken_where_it_fills_a_system() -> None:

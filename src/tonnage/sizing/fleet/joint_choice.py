@@ -25,8 +25,8 @@ then one use case is improved at a time."""
 FEW_KINDS = 3
 """Most kinds of systems that the comparison of many combinations begins with."""
 
-MOST_SIZED = 12
-"""Most deployments that are sized beyond one of each use case."""
+MOST_SIZED = 8
+"""Most deployments that are sized next to one of each use case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +83,14 @@ def chosen_together(
     """An option for each use case, all sized, on the fewest GPUs of whole systems, ``spare`` ones
     of each kind included; of equal ones on the fewest GPUs in use, then as the plans rank them.
 
-    Deployments that a plan left out are looked at only where they could save a system.
+    Deployments that a plan left out are looked at only where they could save GPUs.
     """
     choice = _Choice(options=[list(of_case) for of_case in options], size=size, spare=spare)
+    choice.budget = MOST_SIZED + len(options)
     best = choice.settled([[option for option in case if not option.left_out] for case in options])
     while choice.budget:
         rival = choice.best(choice.options)
-        if choice.gpus(rival) >= choice.gpus(best):
+        if choice.key(rival)[:2] >= choice.key(best)[:2]:
             break
         if choice.all_sized(rival):
             best = rival
@@ -125,7 +126,7 @@ class _Choice:
     options: list[list[Option]]
     size: Sizing
     spare: int
-    budget: int = MOST_SIZED
+    budget: int = 0
 
     def settled(self, options: Sequence[Sequence[Option]]) -> tuple[Option, ...]:
         """The best combination of some options, each sized."""
@@ -164,7 +165,8 @@ class _Choice:
         kinds = systems_by_kind([option.pool for option in combination])
         return sum((systems + self.spare) * gpus for _, gpus, systems in kinds)
 
-    def _key(self, combination: Sequence[Option]) -> tuple[int, int, int]:
+    def key(self, combination: Sequence[Option]) -> tuple[int, int, int]:
+        """GPUs of the whole systems, GPUs in use, and the sum of the ranks."""
         in_use = sum(option.pool.gpus for option in combination)
         return self.gpus(combination), in_use, sum(option.rank for option in combination)
 
@@ -177,15 +179,15 @@ class _Choice:
             for case in options
         ]
         if math.prod(map(len, worthwhile)) <= MOST_COMBINATIONS:
-            return min(product(*worthwhile), key=self._key)
-        best = min(_on_few_kinds(worthwhile), key=self._key)
+            return min(product(*worthwhile), key=self.key)
+        best = min(_on_few_kinds(worthwhile), key=self.key)
         while True:
             rivals = (
                 (*best[:place], option, *best[place + 1 :])
                 for place, case in enumerate(worthwhile)
                 for option in case
             )
-            better = min(rivals, key=self._key)
-            if self._key(better) >= self._key(best):
+            better = min(rivals, key=self.key)
+            if self.key(better) >= self.key(best):
                 return best
             best = better
