@@ -183,7 +183,7 @@ MOVES = {
     "allreduce_s": (at.COMM_STEP, 2.0),
     "step_s": (at.HOST_STEP, 2.0),
     "sequence_s": (at.HOST_SEQUENCE, 2.0),
-    "prefill_s": (at.HOST_PREFILL, 2.0),
+    "prefill_s": (at.EAGER, 2.0),
 }
 
 

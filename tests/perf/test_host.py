@@ -35,7 +35,7 @@ def test_a_slow_host_shows_in_small_models_and_in_what_the_gpu_waits_for() -> No
     assert one < 2.1e-3
     assert 4.5e-3 < slow_one < 6e-3
     assert many < 3e-3
-    assert 7e-3 < slow_many < 9e-3
+    assert 6.5e-3 < slow_many < 9e-3
     assert slow.frontend_s == pytest.approx(4 * quick.frontend_s)
     assert slow.stream_s == pytest.approx(4 * quick.stream_s)
     large, slow_large = (steps("llama-3-8b", "vllm-0.19", speed)[0] for speed in (1.0, 0.25))

@@ -9,7 +9,7 @@ from tests.deployments import array, deployment
 from tests.strategies import coefficient_array
 from tonnage.perf import step_terms as at
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds, step_seconds
-from tonnage.perf.step_terms import COEFFICIENTS, DURATIONS, LIMITS, PARTS, TERMS
+from tonnage.perf.step_terms import COEFFICIENTS, DURATIONS, PARTS, TERMS
 from tonnage.perf.terms import coefficients, resolve, step_model
 from tonnage.perf.terms_file import shipped
 from tonnage.plan.plan import TERMS as EXPLAINED
@@ -44,8 +44,20 @@ def test_cuda_graphs_spare_latent_attention_what_launching_it_costs() -> None:
     )
     assert step_seconds(plain, 4096, 1, 0, 0, 0) == step_seconds(graphed, 4096, 1, 0, 0, 0)
     dense = deployment(engine="vllm")
-    layers = shipped()["engines"]["vllm"]["prefill_layer_s"] * dense.model.layers
-    assert step_model(dense).coefficients[at.EAGER] == pytest.approx(layers)
+    engine = shipped()["engines"]["vllm"]
+    spared = engine["prefill_s"] + engine["prefill_layer_s"] * dense.model.layers
+    assert step_model(dense).coefficients[at.EAGER] == pytest.approx(spared)
+    assert step_model(dense).coefficients[at.HOST_PREFILL] == 0.0
+
+
+def test_a_short_prompt_in_a_cuda_graph_costs_as_many_decodes_and_its_own_attention() -> None:
+    """Nothing of the host's further work for steps with prompts is in a step that a graph holds."""
+    c = step_model(deployment(engine="vllm")).coefficients
+    prompt = step_seconds(c, 200, 1, 0, 200 * 200, 0)
+    decodes = batch_seconds(c, 200, 1)
+    assert prompt - decodes == pytest.approx(c[at.ATTENTION] * 200 * 100, rel=1e-9)
+    beyond = step_seconds(c, 513, 1, 0, 0, 0)
+    assert beyond >= batch_seconds(c, 513, 1) + c[at.EAGER]
 
 
 def test_an_all_reduce_of_an_odd_width_is_left_with_few_blocks() -> None:
@@ -218,7 +230,6 @@ def test_numbers_that_are_no_durations_stay_in_a_slower_step() -> None:
     model = StepModel(coefficients=np.arange(1.0, COEFFICIENTS + 5.0), frontend_s=0.0)
     ratio = slower(model, 1.5).coefficients / model.coefficients
     pure = [term.place for term in TERMS if not term.is_time]
-    assert set(LIMITS) <= set(pure)
     assert (ratio[pure] == 1.0).all()
     assert (ratio[list(DURATIONS)] == 1.5).all()
     assert ratio[COEFFICIENTS:].tolist() == [1.0, 1.5, 1.0, 1.5]
@@ -231,4 +242,5 @@ def test_every_part_is_explained_in_words_and_has_durations() -> None:
 
 
 def test_limits_of_a_round_are_those_of_all_its_micro_batches() -> None:
-    assert {TERMS[place].stages for place in LIMITS} == {"times"}
+    limits = [term for term in TERMS if term.unit in ("tokens", "sequences")]
+    assert {term.stages for term in limits} == {"times"}

@@ -264,11 +264,11 @@ class Engine:
 
     @property
     def queued(self) -> int:
-        """How many requests have no slot: those of the queue, and those on their way to it."""
+        """The number of requests without a slot: in the queue, and on their way to it."""
         return int(self._machine.state["queued"] + self._machine.state["coming"]) + len(self._new)
 
     def preemptions(self, request: int | None = None) -> int:
-        """How often a request has lost its blocks; without one, how often any has."""
+        """The preemptions of a request; without one, those of all."""
         self._send()
         counts = self._machine.rows.preemptions
         if request is None:
@@ -277,29 +277,8 @@ class Engine:
         return 0 if row == _NOBODY else int(counts[row])
 
     @property
-    def outstanding_tokens(self) -> int:
-        """Prompt tokens not computed and output tokens not made, of all requests that were
-        submitted and have not ended.
-        """
-        m = self._machine
-        rows, slots, waiting = m.rows, self._slots(), self._waiting_rows()
-        running = (
-            np.maximum(slots["isl"] - slots["computed"], 0) + slots["osl"] - slots["generated"]
-        )
-        there = np.concatenate([waiting, np.arange(m.state["arrived"], self._sent())])
-        prompts = np.where(
-            (rows.generated[there] > 0) & (rows.preemptions[there] == 0), 0, rows.isl[there]
-        )
-        queued = prompts + rows.osl[there] - rows.generated[there]
-        new = sum(
-            request.osl - 1 if request.received else request.isl + request.osl
-            for request in self._new
-        )
-        return int(running.sum() + queued.sum()) + new
-
-    @property
     def last_step_ps(self) -> int:
-        """How long the last step took, in picoseconds."""
+        """The duration of the last step, in picoseconds."""
         return int(self._machine.state["lasts"])
 
     def hold(self, blocks: int) -> int:
@@ -324,7 +303,7 @@ class Engine:
         )
 
     def _sent(self) -> int:
-        """How many rows have been put on their way."""
+        """The number of rows that have been sent."""
         return int(self._machine.state["arrived"] + self._machine.state["coming"])
 
     def _slots(self) -> NDArray[Any]:

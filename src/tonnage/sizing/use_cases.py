@@ -14,14 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import DoesNotFit
 from tonnage.plan.candidate import Candidate, Identity
 from tonnage.plan.fleet import Standby
 from tonnage.plan.launch import priority_words
 from tonnage.plan.limit import Breach, LimitUse, limit_of
-from tonnage.plan.reason import Behind, NeedsMoreGpus, Outdone
+from tonnage.plan.plan import Plan
+from tonnage.plan.reason import Behind, NeedsMoreGpus, Outdone, Rejected
 from tonnage.plan.use_cases import (
     Arrangement,
     Background,
@@ -41,18 +42,14 @@ from tonnage.sizing.fleet.placement import Instances, fewest_systems, placed
 from tonnage.sizing.fleet.standby import Reserve, standing_by
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.mixture import Case, Mixture, MixtureRun
+from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import candidate as candidate_of
 from tonnage.sizing.search.search import Search, alone
 from tonnage.sizing.search.search_space import system_for
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.checkpoints import as_run
+from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.precision import find_precision
-
-if TYPE_CHECKING:
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.reason import Rejected
-    from tonnage.sizing.question import Question
-    from tonnage.spec.deployment import EngineKnobs
 
 TRIED = 4
 """Most deployments of which a shared pool is simulated."""
@@ -595,7 +592,7 @@ def _arranged(
         None if reserve is None or reserve.asked is None else reserve.asked ** (1 / parts)
     )
     systems, standby, placement = [], list[Standby](), list[Placed]()
-    taken = without = (0,) * len(pools)
+    lost_instances = without = (0,) * len(pools)
     for system, members in kinds.items():
         gpus_per_system, counts = members[0].gpus_per_system, [pool.instances for pool in members]
         needed = _holding(members, counts)
@@ -621,14 +618,14 @@ def _arranged(
         there = [next(standing) if pool.system == system else 0 for pool in pools]
         placed_there, lost_there = placed(_instances(pools, there), system, gpus_per_system, count)
         placement += placed_there
-        taken = tuple(map(sum, zip(taken, lost_there.instances, strict=True)))
+        lost_instances = tuple(map(sum, zip(lost_instances, lost_there.instances, strict=True)))
         without = tuple(map(sum, zip(without, lost_there.without_gpus, strict=True)))
     return Arrangement(
         pools=tuple(pools),
         systems=tuple(systems),
         standby=tuple(standby),
         placement=tuple(placement),
-        lost=SystemLost(instances=taken, without_gpus=without),
+        lost=SystemLost(instances=lost_instances, without_gpus=without),
     )
 
 

@@ -57,10 +57,10 @@ def grown() -> Plan:
 def test_forms_of_months() -> None:
     forms = {"36": 36, "36 months": 36, "3 years": 36, "1y": 12, "12 weeks": 3, "90 days": 3}
     for text, count in forms.items():
-        assert months_of(text, "horizon", "3 years") == count
-    assert months_of(6, "horizon", "3 years") == 6
+        assert months_of(text, "lead_time") == count
+    assert months_of(6, "horizon") == 6
     with pytest.raises(InputError, match="'soon' is not a time in months; write for example 6"):
-        months_of("soon", "horizon", "3 years")
+        months_of("soon", "horizon")
 
 
 def test_forms_of_price_decays() -> None:
@@ -100,6 +100,16 @@ def test_thirty_six_months_unless_another_number_is_given() -> None:
     for text in ("0", "121", "11 years"):
         with pytest.raises(InputError, match="write 1 to 120"):
             buying_of(BuyingAsked(horizon=text))
+
+
+def test_every_fault_is_said_at_once() -> None:
+    asked = BuyingAsked(horizon="soon", price_decay="20", lead_time="quick")
+    with pytest.raises(InputErrors) as raised:
+        buying_of(asked)
+    names = ("horizon", "lead_time", "price_decay")
+    assert [name in line for name, line in zip(names, raised.value.lines, strict=True)] == [
+        True
+    ] * 3
 
 
 def test_the_systems_of_drawn_months_are_those_that_are_asked_for_by_themselves() -> None:

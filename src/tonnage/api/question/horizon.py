@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tonnage.api.question.arguments import Faults
 from tonnage.api.question.objectives import later
 from tonnage.cost.cost import serving_of, traffic_of
 from tonnage.cost.horizon import (
@@ -18,11 +19,12 @@ from tonnage.cost.horizon import (
     fewer_hours,
     systems_by_division,
 )
-from tonnage.errors import InputError, option
+from tonnage.errors import InputError, InputErrors, option
 from tonnage.plan.demand import AHEAD
 from tonnage.plan.horizon import Horizon, HorizonMonth
 from tonnage.sizing.fleet.mixed import EXACT, MONTHS
 from tonnage.spec.scenario import BuyingAsked, Scenario
+from tonnage.spec.written_numbers import Bounds
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -62,33 +64,37 @@ def buying_of(asked: BuyingAsked) -> Buying | None:
     """The months that a scenario asks for; None where it does not. Raises InputError."""
     if asked == BuyingAsked():
         return None
-    months = MONTHS if asked.horizon is None else months_of(asked.horizon, "horizon", "3 years")
-    lead = 0 if asked.lead_time is None else months_of(asked.lead_time, "lead_time", "12 weeks")
-    if not 1 <= months <= MOST_MONTHS:
-        raise InputError(
-            f"{option('horizon')}: {months} is not a number of months that are compared; write 1"
-            f" to {MOST_MONTHS}"
-        )
-    if lead > MOST_MONTHS:
-        raise InputError(
-            f"{option('lead_time')}: {lead} is not a number of months until a delivery; write 0 to"
-            f" {MOST_MONTHS}"
-        )
-    decay = Decay() if asked.price_decay is None else decay_of(asked.price_decay)
-    return Buying(months=months, decay=decay, lead_months=lead)
+    faults = Faults()
+    times = {"horizon": asked.horizon or str(MONTHS), "lead_time": asked.lead_time or "0"}
+    months, lead = (faults.of(months_of, text, name) for name, text in times.items())
+    decay = Decay() if asked.price_decay is None else faults.of(decay_of, asked.price_decay)
+    InputErrors.raise_if(faults.messages)
+    return Buying(months=months or 1, decay=decay or Decay(), lead_months=lead or 0)
 
 
-def months_of(written: float | str, name: str, example: str) -> int:
-    """Read "36", "3 years" or "12 weeks" as months, rounded up. Raises InputError."""
+TIMES = {
+    "horizon": (Bounds("a number of months that are compared", 1, MOST_MONTHS), "3 years"),
+    "lead_time": (Bounds("a number of months until a delivery", 0, MOST_MONTHS), "12 weeks"),
+}
+
+
+def months_of(written: float | str, name: str) -> int:
+    """Read "36", "3 years" or "12 weeks" as months, rounded up; ``name`` is that of the leaf.
+    Raises InputError.
+    """
     text = str(written).strip()
     match = _TIME.fullmatch(text)
+    bounds, example = TIMES[name]
     if match is None:
         raise InputError(
             f"{option(name)}: '{text[:40]}' is not a time in months; write for example 6 or"
             f" {example}"
         )
     unit = (match[2] or "m")[0].lower()
-    return math.ceil(round(float(match[1]) * _IN_MONTHS[unit], 6))
+    months = math.ceil(round(float(match[1]) * _IN_MONTHS[unit], 6))
+    if fault := bounds.fault(months):
+        raise InputError(f"{option(name)}: {fault}")
+    return months
 
 
 def decay_of(written: float | str) -> Decay:

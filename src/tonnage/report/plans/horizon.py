@@ -33,7 +33,7 @@ WHY_NOT: dict[WhyNoMonths, str] = {
     "fleet": "not known, as the systems to add to what exists are not known",
     "many": "not known: no number of systems carries the load of some month",
 }
-SHOWN = 6  # purchases that a cell or a clause names
+SHOWN, FEW = 36, 4  # purchases that the list of the ways names, and that the line does
 EVERY = 3  # months between two points of the picture where nothing is bought
 READING = (
     "Each line is one way: the money paid by the end of each month. A jump is a purchase; where"
@@ -58,25 +58,27 @@ def horizon_text(horizon: Horizon) -> str:
     if not any(need.systems for need in horizon.needs):
         return f"what exists is enough for {months}; nothing is to be bought or rented"
     first, *rest = priced
-    whole = f"{NAMES[first.way]}, {dollars(first.total_usd)} USD in {months}"
-    text = f"{whole} ({what(first, horizon)})"
+    of = ", in addition to what exists" if horizon.existing else ""
+    text = f"{NAMES[first.way]}, {dollars(first.total_usd)} USD in {months}{of}"
     if rest:
-        rest.sort(key=lambda way: way.total_usd or 0.0)
-        dearer = ", ".join(f"{NAMES[way.way]} {dollars(way.total_usd)}" for way in rest)
-        text += f", {_less(first, rest[0])}; {dearer}"
+        second, *dearer = sorted(rest, key=lambda way: way.total_usd or 0.0)
+        text += f", {_less(first, second)}"
+        text += "".join(f", {NAMES[way.way]} {dollars(way.total_usd)}" for way in dearer)
     else:
         text += ", the only way with a price"
-    return f"{text}; {'; '.join(assumed(horizon))}"
+    steps = what(first, horizon, FEW)
+    return "; ".join((text, *((steps,) if steps else ()), *assumed(horizon)))
 
 
 def _less(first: HorizonWay, second: HorizonWay) -> str:
     saved = (second.total_usd or 0.0) - (first.total_usd or 0.0)
+    name = f"{NAMES[second.way]} ({dollars(second.total_usd)})"
     if saved <= 0:
-        return "as much as the next way"
-    return f"{percent(saved / (second.total_usd or 1.0))} less than the next way"
+        return f"as much as {name}"
+    return f"{percent(saved / (second.total_usd or 1.0))} less than {name}"
 
 
-def what(way: HorizonWay, horizon: Horizon) -> str:
+def what(way: HorizonWay, horizon: Horizon, shown: int = SHOWN) -> str:
     """The purchases by their months, and the most that is rented."""
     steps = [
         f"{count:,} × {horizon.system} {_when(month)}"
@@ -84,14 +86,14 @@ def what(way: HorizonWay, horizon: Horizon) -> str:
         else f"{count:,} {_when(month)}"
         for place, (month, count) in enumerate(way.purchases)
     ]
-    more = (f"… {counted(way.systems[-1], 'system')} in all",) if len(steps) > SHOWN else ()
+    more = (f"… {counted(way.systems[-1], 'system')} in all",) if len(steps) > shown else ()
     rented = (
         (max(way.reserved_gpus, default=0), "reserved"),
         (max(way.hourly_gpus, default=0), "by the hour"),
     )
     return ", ".join(
         (
-            *steps[:SHOWN],
+            *steps[:shown],
             *more,
             *(f"up to {counted(gpus, 'GPU')} {how}" for gpus, how in rented if gpus),
         )
@@ -107,16 +109,23 @@ def assumed(horizon: Horizon) -> Iterator[str]:
     if horizon.growth_per_month is None:
         yield f"the load stays as it is, as no {option('growth')} is given"
     decays = (("systems", horizon.systems_decay), ("rented GPUs", horizon.rents_decay))
-    falling = [
-        f"prices of {name} {'fall' if decay > 0 else 'rise'} by {percent(abs(decay))} a year"
-        for name, decay in decays
-        if decay
-    ]
-    staying = [name for name, decay in decays if decay is None]
-    if staying:
-        of = "" if len(staying) == len(decays) else f" of {staying[0]}"
-        falling.append(f"prices{of} stay, as no {option('price_decay')}{of} is given")
-    yield " and ".join(falling) or "prices stay, as given"
+    changes: dict[str, list[str]] = {}
+    for name, decay in decays:
+        changes.setdefault(_change(decay), []).append(name)
+    texts = []
+    for change, names in changes.items():
+        of = "" if len(names) == len(decays) else f" of {names[0]}"
+        texts.append(f"prices{of} {change}")
+    yield " and ".join(texts)
+
+
+def _change(decay: float | None) -> str:
+    """How a price changes over the years."""
+    if decay is None:
+        return f"stay, as no {option('price_decay')} is given"
+    if not decay:
+        return "stay, as given"
+    return f"{'fall' if decay > 0 else 'rise'} by {percent(abs(decay))} a year"
 
 
 def horizon_section(plan: Plan) -> Section:

@@ -31,13 +31,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from tonnage.simulator.reference.job import Job
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.sessions import Contents, piece_at
-
-if TYPE_CHECKING:
-    from tonnage.simulator.reference.job import Job
 
 Key = tuple[int, int]
 """The name of a block: the piece of a token of it, and its place in the context."""

@@ -108,13 +108,11 @@ class Highest:
     Attributes:
         rate: requests per second of one instance.
         summary: the metrics at the highest simulated load that is no higher.
-        requests: simulated in that run.
         limit: what breaks above; None where that is saturation.
     """
 
     rate: float
     summary: Summary
-    requests: int
     limit: Limit | None
 
 
@@ -266,7 +264,7 @@ class LoadScan:
             )
         if rate <= above:
             return self._broken(high, slo, care)
-        return Highest(rate=rate, summary=below.summary, requests=below.requests, limit=limit)
+        return Highest(rate=rate, summary=below.summary, limit=limit)
 
     def _next(self, high: int, care: Care) -> tuple[Seen, float]:
         """What the load above showed, and its requests per second: the highest that settles where

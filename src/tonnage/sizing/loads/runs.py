@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from tonnage.results.metrics import Summary, summarize
+from tonnage.results.requests import Requests
 from tonnage.sizing.loads.instance import (
     ALONE_REQUESTS,
     LIVES,
@@ -25,10 +26,7 @@ from tonnage.sizing.loads.instance import (
     Traffic,
     middle,
 )
-
-if TYPE_CHECKING:
-    from tonnage.results.requests import Requests
-    from tonnage.spec.deployment import Deployment, Slo
+from tonnage.spec.deployment import Deployment, Slo
 
 T = TypeVar("T")
 
