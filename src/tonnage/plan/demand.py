@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from tonnage.plan.candidate import Identity
@@ -109,6 +110,17 @@ class Demand:
     def offline(self) -> bool:
         """Whether a number of requests is to be done within a time, all queued from the start."""
         return self.offline_requests is not None
+
+    def part(self, share: float) -> Demand:
+        """The demand of a share of the requests."""
+        mean, profile = self.mean_requests_per_second, self.profile
+        return replace(
+            self,
+            peak_requests_per_second=self.peak_requests_per_second * share,
+            sizing_requests_per_second=self.sizing_requests_per_second * share,
+            mean_requests_per_second=None if mean is None else mean * share,
+            profile=None if profile is None else tuple(rate * share for rate in profile),
+        )
 
 
 AHEAD = (12, 24, 36)  # months ahead that a plan looks at

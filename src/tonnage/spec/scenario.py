@@ -609,6 +609,11 @@ class Scenario:
         "Systems that exist, such as 3xdgx-h100, 3x4xl40s, 16xh100 (GPUs), 2xp5.48xlarge or"
         " 2xmine.yaml: the plan says what they carry and, with a load, what to add to them."
     )
+    mix: bool | None = leaf(
+        "Look for a purchase of two kinds of system that costs less a year than the best single"
+        " kind: long prompts on one and short ones on the other, or both behind one router"
+        " (default: no)."
+    )
     growth: Length = leaf(
         "Growth of the load, such as 5%/month or 60%/year: the plan says until when the systems are"
         " enough, and how many it takes in one, two and three years."

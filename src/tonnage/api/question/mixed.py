@@ -1,5 +1,5 @@
-"""The fleet that exists with what is added to it: which systems may be added, and what is to be
-least.
+"""Fleets of several kinds: what exists with what is added to it, or a purchase of two kinds; which
+systems may be bought, and what is to be least.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from dataclasses import replace
 
 from tonnage.api.question.horizon import buying_of
 from tonnage.api.question.objectives import reserve_of
-from tonnage.cost.cost import system_watts
-from tonnage.cost.mixed import owned_usd, with_usd
+from tonnage.cost.cost import system_watts, traffic_of
+from tonnage.cost.mixed import owned_usd, with_usd, year_usd
+from tonnage.plan.candidate import Candidate
 from tonnage.plan.mixed import Mixed
 from tonnage.plan.plan import Plan
 from tonnage.sizing.fleet.mixed import MONTHS, Kind, with_added
+from tonnage.sizing.fleet.purchase import cheapest_purchase
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import system_for
@@ -24,13 +26,20 @@ from tonnage.spec.scenario import Scenario
 def with_mixed(
     question: Question, plan: Plan, scenario: Scenario, *, prices: Prices, runs: Runs
 ) -> Plan:
-    """The plan with the systems to add to what exists; as it is where none exist, or no load
-    is requested.
+    """The plan with the systems to add to what exists, or with a purchase of two kinds; as it is
+    where none exist, no load is requested, or two kinds are not wanted.
     """
-    if not question.have or plan.demand.of_existing:
+    if not (question.have or scenario.mix) or plan.demand.of_existing:
         return plan
     if reserve_of(scenario.standby) is not None:
         return replace(plan, mixed=Mixed(reason="standby"))
+    if scenario.mix:
+        traffic = traffic_of(plan)
+
+        def usd(candidate: Candidate, share: float, spare: int) -> float | None:
+            return year_usd(candidate, traffic.times(share), prices, spare)
+
+        return replace(plan, mixed=cheapest_purchase(question, runs, usd))
     kinds: dict[str, Kind] = {}
     for owned in question.have:
         before = kinds.get(owned.system.name, Kind(system=owned.system))

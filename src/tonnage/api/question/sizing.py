@@ -581,8 +581,23 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     )
     _check_numbers(scenario, faults)
     _check_unsized(scenario, faults)
-    faults.of(places, scenario.where)
+    _check_mix(scenario, faults.of(places, scenario.where), faults)
     return chosen
+
+
+def _check_mix(scenario: Scenario, ways: tuple[str, ...] | None, faults: Faults) -> None:
+    """Refuse a purchase of two kinds where systems exist, were measured, or are not bought."""
+    partner = next((name for name in ("have", "benchmarks") if getattr(scenario, name)), None)
+    if scenario.mix and partner is not None:
+        faults.say(
+            f"{option('mix')} and {option(partner)}: a purchase of two kinds is predicted, and"
+            " without what exists; leave one of the two out"
+        )
+    elif scenario.mix and ways and "on-prem" not in ways:
+        faults.say(
+            f"{option('mix')}: compares systems that are bought; add on-prem to {option('where')},"
+            " or leave one of the two out"
+        )
 
 
 def _with_older(engines: tuple[str, ...], gpus: Sequence[Gpu]) -> tuple[str, ...]:

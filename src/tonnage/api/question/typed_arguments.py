@@ -112,6 +112,7 @@ class SizeArguments(SharedArguments, total=False):
     mode: Mode | None
     where: Texts
     have: Text
+    mix: bool | None
     growth: Length
     priority: int | None
     spare: int | None

@@ -73,7 +73,8 @@ def answer_text(plan: Plan) -> str:
     if plan.existing is not None and plan.demand.of_existing:
         return running(plan.existing)
     systems = bought(best, plan.scenario.spare_systems + _standing_by(best))
-    begins = "" if plan.mixed is None or not plan.mixed.groups else "without what exists, "
+    grown = plan.existing is not None and plan.mixed is not None and plan.mixed.groups
+    begins = "without what exists, " if grown else ""
     return f"{begins}{systems}: {deployments(best)}"
 
 

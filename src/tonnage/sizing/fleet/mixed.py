@@ -70,11 +70,14 @@ class Fleets:
         question: load and limits.
         runs: the memory of the search.
         kinds: what exists and what may be added.
+        settled: the deployment of each kind, on any number of its systems; empty to look for the
+            strongest on each number.
     """
 
     question: Question
     runs: Runs
     kinds: tuple[Kind, ...]
+    settled: Mapping[str, Sized] = field(default_factory=dict, compare=False)
     workers: int | None = None
     steps: Steps = field(default_factory=Steps, compare=False)
     deployments: dict[tuple[str, int], Sized | None] = field(default_factory=dict, compare=False)
@@ -111,6 +114,8 @@ class Fleets:
         """The strongest deployment on so many systems of a kind, of many on about as many; None
         where none meets the limits.
         """
+        if name in self.settled:
+            return self.settled[name]
         step = max(1, 1 << max(0, (systems - 1).bit_length() - 3))
         systems = math.ceil(systems / step) * step
         key = (name, systems)
@@ -230,7 +235,8 @@ def with_added(
         for kind in dearer
     )
     mixed = replace(
-        _whole(fleets, name, active[name]),
+        whole(fleets, {**fleets.others(name), name: active[name]}, {name: bought[name]}),
+        buys=name,
         instead=instead,
         retirements=_retirements(fleets, name, prices, active),
     )
@@ -247,11 +253,11 @@ def with_added(
     )
 
 
-def _whole(fleets: Fleets, name: str, active: int) -> Mixed:
-    """The fleet with so many active systems of the kind that is added to, spare ones left out of
-    its simulation.
+def whole(fleets: Fleets, counts: Counts, bought: Counts) -> Mixed:
+    """The fleet with so many active systems of each kind, those on standby left out of its
+    simulation; ``bought`` are added, standby ones included.
     """
-    kinds = fleets.of({**fleets.others(name), name: active})
+    kinds = fleets.of(counts)
     if not kinds:
         return Mixed(reason="limits")
     systems, load = sum(count for _, count in kinds), fleets.load
@@ -264,10 +270,7 @@ def _whole(fleets: Fleets, name: str, active: int) -> Mixed:
     groups = []
     for (sized, count), (share, summary) in zip(kinds, parts, strict=True):
         system = sized.ready.trial.system.name
-        owned, added = (
-            fleets.owned.get(system, 0),
-            fleets.bought(name, active) if system == name else 0,
-        )
+        owned, added = fleets.owned.get(system, 0), bought.get(system, 0)
         candidate = _candidate(sized, count, owned + added, share * load, summary)
         groups.append(
             Group(
@@ -280,7 +283,6 @@ def _whole(fleets: Fleets, name: str, active: int) -> Mixed:
             )
         )
     return Mixed(
-        buys=name,
         groups=tuple(groups),
         router=fleets.question.router,
         run=whole_fleet(kinds, load).run(systems),
