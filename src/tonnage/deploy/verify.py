@@ -592,10 +592,10 @@ def _on_machines(folders: Mapping[str, Mapping[str, Sequence[Any]]]) -> Iterator
     for folder, values in folders.items():
         for file, services in _compose(values).items():
             for name, compose_service in services.items():
-                taken = [("GPU", gpu) for gpu in _device_ids(name, compose_service)]
+                claims = [("GPU", gpu) for gpu in _device_ids(name, compose_service)]
                 ports = compose_service.get("ports") or ()
-                taken += [("port", str(port).rsplit(":", 2)[-2]) for port in ports]
-                for what, number in taken:
+                claims += [("port", str(port).rsplit(":", 2)[-2]) for port in ports]
+                for what, number in claims:
                     owner = owners.setdefault((file, what, number), folder)
                     if owner != folder:
                         yield f"{folder}/{file}: {what} {number} is one of {owner}/{file} too"
