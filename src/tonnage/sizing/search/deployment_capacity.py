@@ -141,9 +141,11 @@ class Contender:
                 offline_capacity(self.instance, demand.offline_requests, demand.offline_seconds),
                 slower.steps,
             )
-        recording, instance = question.recording, self.behind(router)
+        recording = question.recording
+        instance = self.behind(router)
         if recording is not None:
-            instance, slo = self.behind(router, slower.steps), slower.beyond_steps(question.limits)
+            instance = self.behind(router, slower.steps)
+            slo = slower.beyond_steps(question.limits)
         broken = broken_alone(instance.single_client(), slo)
         if broken is not None:
             return self._as_asked(broken, slower, slo)
@@ -226,17 +228,6 @@ class Contender:
             traffic, router=router, step_factor=steps, sharing=self.question.sharing_behind(router)
         )
         return self.runs.instance(self.instance.deployment, changed)
-
-    def carried(
-        self, systems: int, slowdown: Slowdown | None = None, *, care: Care = SURE, router: str = ""
-    ) -> float:
-        """Requests per second that so many systems carry in all."""
-        instances = self.layout.of(systems).instances
-        return (
-            instances * self.capacity(instances, slowdown, care=care, router=router).rate
-            if instances
-            else 0.0
-        )
 
     def needed(
         self,
@@ -342,7 +333,7 @@ class Contender:
         )
 
     def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
-        """The whole fleet at the load that is sized for."""
+        """Simulate the whole fleet at the load that is sized for."""
         question, slower = self.question, self.as_asked if slowdown is None else slowdown
         recording = question.recording
         return FleetAtPeak(
@@ -441,5 +432,5 @@ class Sized:
 
     @cached_property
     def as_predicted(self) -> Capacity:
-        """What one instance carries by the prediction as it is."""
+        """The load that one instance carries by the prediction as it is."""
         return self.contender.capacity(self.instances, care=self.care)
