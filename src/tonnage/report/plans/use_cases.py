@@ -106,7 +106,7 @@ def use_cases_text(found: UseCases) -> Document:
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = full_sections(plan)
         whole += [replace(first, title=f"{name}, by itself"), *rest]
-    return document(*_sections(found), _alone(found), *whole)
+    return document(*use_cases_sections(found), _alone(found), *whole)
 
 
 def use_cases_report(found: UseCases) -> Document:
@@ -119,7 +119,11 @@ def use_cases_report(found: UseCases) -> Document:
     ]
     title = f"{len(found.names)} use cases on one fleet"
     return document(
-        *_sections(found), _alone(found), *alone, title=title, subtitle=made_by(found.plans[0])
+        *use_cases_sections(found),
+        _alone(found),
+        *alone,
+        title=title,
+        subtitle=made_by(found.plans[0]),
     )
 
 
@@ -225,7 +229,8 @@ def _of_each(texts: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{name}: {text}" for name, text in texts if text)
 
 
-def _sections(found: UseCases) -> tuple[Section, ...]:
+def use_cases_sections(found: UseCases) -> tuple[Section, ...]:
+    """The choice next to the other arrangements, and the limits of each use case."""
     parts = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
     parts += filter(None, [placement_section(found)])
     if found.choice is not None:
