@@ -293,7 +293,7 @@ SPLIT = {
     "have": None,
     "isl": "histogram:200:0.9,16000:0.1",
     "osl": 50,
-    "ttft": "p95<=500ms",
+    "ttft": "p95<=1s",
     "gpu": "h200,l40s",
     "peak_rps": 100,
     "mix": True,

@@ -214,17 +214,10 @@ def _purchase_blocks(plan: Plan, mixed: Mixed) -> list[Block]:
     limits = plan.scenario.limits_that_count
     first, names = "systems", [group.system for group in mixed.groups]
     if mixed.over_tokens is not None:
-        names = (f"up to {mixed.over_tokens:,} tokens", f"over {mixed.over_tokens:,} tokens")
-    first = "systems" if mixed.over_tokens is None else "prompts"
-    header = (
-        first,
-        "to buy",
-        "deployment",
-        "instances",
-        "share",
-        "carry, requests/s",
-        "USD a year",
-    )
+        first = "prompts"
+        names = [f"{side} {mixed.over_tokens:,} tokens" for side in ("up to", "over")]
+    of_all = ("deployment", "instances", "share", "carry, requests/s", "USD a year")
+    header = (first, "to buy", *of_all)
     rows = []
     for name, group in zip(names, mixed.groups, strict=True):
         _, _, added, *rest = _group_row(group, limits)
