@@ -30,7 +30,7 @@ settings.load_profile("core")
 LONGEST = """
 docs page/size_view cli/tables cli/examples sizing/recorded_sessions api/running/serve
 sizing/prefix_cache sizing/search/search sizing/loads/fleet_check cli/first_screen
-sizing/sensitivity deploy/every_target simulator/kernel/run cli/explain_and_diff bench/conversations
+sizing/sensitivity deploy/every_target simulator/kernel/run cli/saved_plans bench/conversations
 sizing/loads/confidence cli/absurd_numbers sizing/steadiness cli/simulate cli/bad_input
 sizing/fleet/existing simulator/reference/prefix_cache bench/cli simulator/pools
 evidence/measurement sizing/use_cases bench/measure api/question/choice workload/fit cli/size

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,9 @@ from tonnage.bench.connection import (
     request_bytes,
     request_head,
 )
+from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.receiver import Receiver
+from tonnage.bench.reply import Reply
 from tonnage.errors import InputError
 
 
@@ -52,3 +57,28 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_connection_with_a_broken_reply_carries_no_other(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    failures: list[tuple[str, ...]] = []
+    exchange: Any = SimpleNamespace(
+        data=b"GET / HTTP/1.1\r\n\r\n",
+        reply=Reply(find_endpoint("chat", model="m")),
+        fail=lambda *words: failures.append(words),
+    )
+    usable: list[bool] = []
+
+    async def play(made: Receiver) -> None:
+        connection = Connection(
+            asyncio.get_running_loop(), lambda done, _: usable.append(done.usable), made, pair[0]
+        )
+        connection.send(exchange)
+        connection.received(time.monotonic_ns(), b"no reply of HTTP\r\n\r\n")
+        connection.look()
+
+    in_loop(play)
+    assert [words[0] for words in failures] == ["broken reply"]
+    assert usable == [False]
+    assert pair[0].fileno() == -1  # closed

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.bench.corpus import DONE, HEAD, chat, chunked, sse
 from tests.bench.held import measured
 from tests.bench.live import question, read_request, run, scripted
-from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.endpoints import error_of, find_endpoint
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.http_response import BrokenReply
 from tonnage.bench.reply import Reply
@@ -82,3 +83,23 @@ def test_other_endpoints_carry_the_conversation_in_their_own_shape(kind: str) ->
     lengths = [entry["isl_mean"] for entry in found.run_json["conversations"]["turns"]]
     assert lengths == sorted(lengths)
     assert lengths[2] > 2 * lengths[0]
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"choices": [], "message": "no error"}, ""),
+        ({"type": "response.created", "message": "no error"}, ""),
+        ({"usage": {}, "detail": "no error"}, ""),
+        ({"message": "Service\nUnavailable"}, "Service Unavailable"),
+        ({"detail": [{"loc": ["body"]}]}, "[{'loc': ['body']}]"),
+        ({"message": 3}, ""),
+        ({"choices": [], "error": {"message": "of a stream"}}, "of a stream"),
+        ({"object": "error", "message": "of vLLM"}, "of vLLM"),
+        ({"type": "error", "error": {"code": 3}}, "{'code': 3}"),
+        ({"type": "error"}, "an error without a message"),
+        ({"error": "x" * 300}, "x" * 200),
+    ],
+)
+def test_a_document_is_an_error_by_what_it_holds(document: dict[str, Any], message: str) -> None:
+    assert error_of(document) == message

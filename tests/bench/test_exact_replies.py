@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import socket
 
-from tonnage.bench.exact_replies import closing, parse_request
+import pytest
+import uvloop
+
+from tonnage.bench.exact_replies import Connection, closing, parse_request
 
 
 def test_the_exact_server_sends_usage_where_it_is_asked_for() -> None:
@@ -38,3 +42,26 @@ def test_a_stream_of_words_ends_with_its_usage_where_that_is_requested(
     )
     assert ending.count(b'"completion_tokens": 3') == len(options)
     assert ending.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+def test_an_exact_server_sends_in_order_what_its_client_takes_late(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    client, server = pair
+    pieces = [bytes([65 + place]) * size for place, size in enumerate((9_000_000, 3, 70_000, 1))]
+    received = bytearray()
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        server.setblocking(False)
+        ended: list[object] = []
+        connection = Connection(loop, server, lambda *_: None, ended.append)
+        for piece in pieces:
+            connection.send(piece)
+        while len(received) < sum(map(len, pieces)):
+            received.extend(await loop.sock_recv(client, 2**20))
+        connection.close()
+        assert ended == [connection]
+
+    uvloop.run(asyncio.wait_for(play(), 20))
+    assert received == b"".join(pieces)

@@ -267,3 +267,19 @@ def test_joules_of_a_token_by_dcgm_s_page_are_those_of_the_power_curve(tmp_path:
         (300 + 10 * middle) * seconds / 400, rel=0.01
     )
     assert energy["pdu_joules"] == pytest.approx(2 * energy["gpu_joules"], rel=0.001)
+
+
+def test_a_driver_that_fails_is_quoted_up_to_80_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = amd_library(counter=True)
+
+    def failing() -> None:
+        raise library.AmdSmiException("error 7: " + "0123456789" * 20)
+
+    monkeypatch.setattr(library, "amdsmi_init", failing)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setitem(sys.modules, "amdsmi", library)
+    monkeypatch.setattr("tonnage.bench.scrape.AMD_DRIVER", tmp_path)
+    with pytest.raises(InputError, match=r"cannot be asked \(error 7: [0-9]{71}\); leave it out"):
+        DriverGpus()

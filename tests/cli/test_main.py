@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
 import pytest
 
-from tonnage.cli.main import run, with_bare_word
+from tonnage.cli.main import VERBS, run, with_bare_word
 
 
 @pytest.mark.parametrize(
@@ -48,3 +51,14 @@ def test_a_word_after_the_verb_is_what_the_verb_is_about(typed: str, meant: str)
 )
 def test_a_scenario_an_action_and_an_option_stay_as_they_are(typed: str) -> None:
     assert with_bare_word(typed.split()) == typed.split()
+
+
+def test_bash_takes_the_completion_and_it_knows_every_verb(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert [verb for verb in VERBS if verb not in script] == []
+    bash = shutil.which("bash")
+    assert bash is not None
+    assert subprocess.run([bash, "-n"], input=script, text=True, check=False).returncode == 0

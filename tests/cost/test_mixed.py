@@ -6,12 +6,14 @@ import json
 
 import pytest
 
-from tests.questions import SMALL, question
+from tests.questions import SMALL, plans_with, question
 from tests.sizing.fleet.two_kinds import kinds_of
 from tonnage.api.sizing import answer, ask
 from tonnage.cost.mixed import owned_usd
 from tonnage.plan.plan import Plan
 from tonnage.spec.catalog.price_list import catalog_prices
+
+few_parts = plans_with()
 
 
 def test_a_plan_carries_the_whole_fleet_and_what_it_costs() -> None:

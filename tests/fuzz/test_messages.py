@@ -93,6 +93,7 @@ class Server:
         ready, _, _ = select.select([self.process.stdout], [], [], ANSWER_S)
         assert ready, f"{label}: no answer in {ANSWER_S} s"
         line = self.process.stdout.readline()
+        assert line, f"{label}: the server ended, code {self.process.wait(30)}"
         assert SECRET.encode() not in line, label
         assert b"root:x:" not in line, label
         answer: dict[str, Any] = json.loads(line)

@@ -147,6 +147,8 @@ def test_prefixes_are_unbroken_and_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert matched == [BLOCK, BLOCK // 2]  # 4 bytes a token
     prefixes.match(prefixes.blocks(b"x" + body), matched)
     assert matched == [0, 0]
+    assert len(prefixes.blocks(bytes(2**18 + 3 * BLOCK))) == 1_024  # of 256 KiB and no more
+    assert len(prefixes.blocks(b"{" + b'"prompt": "' + bytes(2**18 - 12))) == 1_023
     monkeypatch.setattr("tonnage.gateway.balancer.MOST_BLOCKS", 3)
     prefixes.sent(prefixes.blocks(bytes(BLOCK * 5)), 0)
     prefixes.match(prefixes.blocks(body), matched)

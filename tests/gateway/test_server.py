@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
+from prometheus_client import Histogram
 
 from tests.gateway.fakes import (
     Fake,
@@ -19,6 +21,7 @@ from tests.gateway.fakes import (
     talk,
     until,
 )
+from tonnage.gateway.server import FIRST_BYTE
 
 CHUNKS = [b'data: {"x": %d}\n\n' % i for i in range(50)]
 
@@ -399,3 +402,10 @@ async def test_other_paths_are_not_passed_on() -> None:
         for path in ("/", "/log", "/v1", "/admin"):
             assert (await asked(running, get(path)))[0] == 404
         assert fake.got == []
+
+
+def test_buckets_of_first_bytes_are_prometheus_and_then_half_minutes() -> None:
+    short = [bound for bound in FIRST_BYTE if bound <= 10]
+    assert set(short) <= set(Histogram.DEFAULT_BUCKETS)
+    assert all(bound % 30 == 0 for bound in FIRST_BYTE[len(short) :])
+    assert max(b / a for a, b in itertools.pairwise(FIRST_BYTE)) <= 3

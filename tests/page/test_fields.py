@@ -3,12 +3,14 @@ the run folder."""
 
 from __future__ import annotations
 
+from html import escape
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError
-from tonnage.page.fields import LONGEST_QUERY, command_of, query_of, question_of
+from tonnage.page.fields import LONGEST_QUERY, command_of, form, query_of, question_of
 
 
 def test_a_form_and_its_link_are_the_same_question() -> None:
@@ -47,6 +49,19 @@ def test_boxes_of_one_name_are_joined_and_switches_are_switches() -> None:
         == "./tonnage size --autoscale --gpu l40s,h100-sxm-80gb --no-chunked-prefill"
         " --disaggregated"
     )
+
+
+def test_classes_of_traffic_are_lines_of_one_field_and_repeated_in_a_link() -> None:
+    chat, batch = "chat:peak_rps=20,isl=1000,ttft=p95<=500ms", "batch:peak_rps=5,osl=800"
+    asked = question_of(f"model=gpt-j-6b&classes={chat}%0D%0A%0A{batch}")
+    assert asked == {"model": "gpt-j-6b", "classes": [chat, batch]}
+    assert question_of(query_of(asked)) == asked
+    assert question_of(f"class={chat}&class={batch}") == {"classes": [chat, batch]}
+    assert command_of(asked).endswith(f"--class '{chat}' --class {batch}")
+    page = form(asked)
+    assert f"{escape(chat)}\n{escape(batch)}</textarea>" in page
+    assert "<details open><summary>Classes of traffic" in page
+    assert "<details><summary>Classes of traffic" in form({})
 
 
 @given(

@@ -26,6 +26,8 @@ QUESTIONS = (
     f"{CHAT}&requests=100000&within=8h",
     "model=gpt-j-6b&isl=900&osl=99&peak_rps=9&ttft=p95<=1s&gpu=l40s&precision=fp16&tp=1&engine=tensorrt-llm&seed=3",
     f"{CHAT}&use_case=chatbot&peak_rps=60&title=Chat",
+    f"{CHAT}&classes=chat:peak_rps=40,ttft=p95<=1s%0Abatch:peak_rps=9,osl=300,e2e=p95<=30min",
+    f"{CHAT}&peak_rps=100&ttft=p95<=1s&growth=5%25/month&horizon=24&price_decay=20%25",
 )
 """The last of a turn meets the runs of those before it."""
 

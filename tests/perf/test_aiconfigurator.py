@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from tonnage.perf import aiconfigurator
 from tonnage.perf.measured_steps import checked_source, reduction, source_mark
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
+from tonnage.spec.catalog import find_model
+from tonnage.spec.config_json import read_config
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.step_times import StepSource
 
@@ -24,6 +28,23 @@ needs_wheel = pytest.mark.skipif(
 
 def asked(d: Deployment) -> Deployment:
     return replace(d, step_source=StepSource(name="aiconfigurator"))
+
+
+@pytest.mark.parametrize(
+    ("name", "family"), [("mixtral-8x7b", "Mixtral"), ("llama-3.1-8b", "Llama")]
+)
+def test_the_model_that_is_written_for_it_reads_back_with_its_weights(
+    name: str, family: str, tmp_path: Path
+) -> None:
+    model = find_model(name)
+    aiconfigurator.written(model, tmp_path)
+    config = tmp_path / "config.json"
+    fields = json.loads(config.read_text())
+    assert (fields["architectures"], fields["model_type"]) == (
+        [f"{family}ForCausalLM"],
+        family.lower(),
+    )
+    assert read_config(config).group_parameters == model.group_parameters
 
 
 def test_without_the_wheel_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulator.fleets import requests
-from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Memory, View, memory_of
+from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Memory, View, memory_of, nth_available
 from tonnage.simulator.router import Request as Asked
 
 Router = Callable[[View, Asked, Memory], int]
@@ -91,6 +91,16 @@ def test_prefixes_decide_until_the_load_is_out_of_balance() -> None:
     assert ROUTERS["prefix-aware"](view, Asked(0, -1, 2_000), memory_of(3)) == 0
     full = view._replace(requests=[0, 40, 1])
     assert ROUTERS["prefix-aware"](full, Asked(0, -1, 1_000), memory_of(3)) == 0
+    # 40 more are out of balance beside 100, and in balance beside 401: 1.1 times as many
+    for fewest, chosen in ((100, 2), (399, 2), (401, 1)):
+        busy = view._replace(requests=[fewest + 1, fewest + 40, fewest])
+        assert ROUTERS["prefix-aware"](busy, Asked(0, -1, 1_000), memory_of(3)) == chosen
+
+
+def test_a_number_chooses_among_the_instances_that_are_there() -> None:
+    view = idle(5)._replace(available=[0, 1, 0, 1, 1])
+    assert [nth_available(view, number) for number in range(7)] == [1, 3, 4, 1, 3, 4, 1]
+    assert nth_available(view._replace(available=[0] * 5), 3) == NO_INSTANCE
 
 
 def test_a_faster_instance_holds_more_requests() -> None:

@@ -11,51 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.questions import question
+from tests.sizing.mixtures import KINDS, asked
 from tonnage.cost.options import with_cost_together
 from tonnage.plan.use_cases import Arrangement, UseCasePool, UseCases
 from tonnage.report.plans.use_cases import use_cases_text
 from tonnage.report.writers.terminal import terminal
-from tonnage.results.metrics import gap_percentile_ns
-from tonnage.results.requests import GAP_BINS, gap_edges_ns
 from tonnage.sizing.fleet.standby import Failures, Reserve
-from tonnage.sizing.mixture import Mixture, MixtureRun
+from tonnage.sizing.mixture import Mixture
 from tonnage.sizing.planner import size
 from tonnage.sizing.use_cases import Asked, _arranged, _case, _deployments, use_cases
 from tonnage.spec.catalog.price_list import catalog_prices
-
-CHAT: dict[str, Any] = {
-    "isl": 500,
-    "osl": 100,
-    "peak_rps": 100,
-    "ttft": "p95<=400ms",
-    "tpot": "p95<=40ms",
-    "tp": "1",
-}
-DOCUMENTS: dict[str, Any] = {
-    "isl": 6000,
-    "osl": 200,
-    "peak_rps": 7.2,
-    "ttft": "p95<=3s",
-    "e2e": "p95<=20s",
-    "tp": "1",
-}
-
-SMALL: dict[str, Any] = {"model": "qwen2.5-0.5b", "isl": 1000, "tp": "1"}
-KINDS = {"chat": CHAT, "documents": DOCUMENTS, "small": SMALL}
-
-
-@cache
-def asked(name: str, **changed: Any) -> Asked:
-    of = replace(
-        question(**(KINDS[name] | changed)),
-        deepen=False,
-        tune=False,
-    )
-    return Asked(name=name, question=of, plan=size(of))
 
 
 def answered(*cases: Asked) -> UseCases:
@@ -191,53 +158,6 @@ def test_a_further_model_keeps_the_instances_of_the_others_and_adds_its_own() ->
     assert [pool.instances for pool in more.pools[:2]] == [pool.instances for pool in fewer.pools]
     assert more.gpus >= fewer.gpus
     assert more.gpus_in_use == fewer.gpus_in_use + more.pools[2].gpus
-
-
-def test_the_books_of_a_mixture_know_whose_each_request_is() -> None:
-    cases = [_case(one, one.plan.candidates[0]) for one in (asked("chat"), asked("documents"))]
-    run = Mixture([case for case in cases if case is not None]).run(5)
-    assert (run.owners == (run.record.isl > 2_000)).all()
-    share = (run.owners == 1).mean()
-    assert share == pytest.approx(7.2 / 107.2, rel=0.02)
-
-
-def test_the_worst_limit_is_the_one_that_is_exceeded_by_the_largest_factor() -> None:
-    def worst(*used: float | None) -> Any:
-        uses = [
-            (SimpleNamespace(limit=place, value_ms=each, used=each),)
-            for place, each in enumerate(used)
-        ]
-        cases = [SimpleNamespace(name=f"case {place}") for place in range(len(used))]
-        return MixtureRun.worst.func(
-            SimpleNamespace(uses=uses, mixture=SimpleNamespace(cases=cases))
-        )  # type: ignore[arg-type]
-
-    assert worst(1.0, None, 0.5) is None
-    assert [worst(*used)[0] for used in ((1.2, 1.5, 1.1), (1.01, None, 0.9), (0.2, 1.4, 1.39))] == [
-        "case 1",
-        "case 0",
-        "case 1",
-    ]
-
-
-@given(
-    st.lists(st.integers(1, 500), min_size=1, max_size=60),
-    st.lists(st.integers(1, 500), max_size=60),
-    st.sampled_from([50, 90, 95, 99]),
-)
-@settings(max_examples=40)
-def test_the_bound_on_one_use_cases_gaps_is_no_less_than_its_percentile(
-    own: list[int], others: list[int], p: int
-) -> None:
-    """Of any own gaps among all: the (1 − (1 − p)/share)-th percentile of all bounds the p-th of
-    its own."""
-    milliseconds = np.array(own + others) * 1_000_000
-    every, mine = (np.zeros((1, GAP_BINS), dtype=np.int64) for _ in range(2))
-    bins = np.searchsorted(gap_edges_ns(), milliseconds, side="right") - 1
-    np.add.at(every[0], bins, 1)
-    np.add.at(mine[0], bins[: len(own)], 1)
-    most = min(1.0, (1 - p / 100) * len(own) / len(milliseconds))
-    assert gap_percentile_ns(every, 100 * (1 - most)) >= gap_percentile_ns(mine, p)
 
 
 def pool(systems_of: str, tp: int, instances: int) -> UseCasePool:

@@ -3,14 +3,17 @@ place, all at once."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import re
+from dataclasses import asdict, fields
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.bench.arguments import BenchArguments, ExactArguments
 from tonnage.errors import DataErrors, InputError, TonnageError
+from tonnage.gateway.settings import GatewayArguments
 from tonnage.spec.catalog.entries import gpu_shelf, model_shelf, system_shelf
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
@@ -96,3 +99,16 @@ def test_aliases_that_stand_for_millions_of_values_are_refused_at_once(levels: i
     ):
         parse_yaml("\n".join(lines), "file.yaml")
     assert parse_yaml("a: &a [1, 2]\nb: *a\n", "file.yaml") == {"a": [1, 2], "b": [1, 2]}
+
+
+@pytest.mark.parametrize("arguments", [BenchArguments, ExactArguments, GatewayArguments])
+def test_a_default_that_a_help_text_states_is_the_default(arguments: Any) -> None:
+    words = {True: "on", False: "off"}
+    stated = 0
+    for field in fields(arguments):
+        match = re.search(r"\(default: (\S+)\)", field.metadata["about"])
+        if match and field.default is not None:
+            shown = words[field.default] if isinstance(field.default, bool) else field.default
+            assert match[1] == (f"{shown:g}" if isinstance(shown, float) else str(shown)), field
+            stated += 1
+    assert stated >= 3

@@ -333,7 +333,7 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
 
 
 def _of_kind(kind: str, text: str) -> dict[str, list[dict[str, Any]]]:
-    """What matches a text among the entries of one kind. Raises InputError: nothing does."""
+    """Find the entries of one kind that match a text. Raises InputError: nothing does."""
     entries = catalog(text)
     names = {model["name"] for model in entries["models"]}
     scores = catalog("quality")["quality"] if kind == "quality" else []

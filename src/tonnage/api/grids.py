@@ -43,7 +43,7 @@ Value = str | int | float | bool
 
 @strict
 class Grid:
-    """What is swept."""
+    """The values of each swept argument."""
 
     # values by the names of ``SimulateArguments``; every combination is a point
     over: dict[str, list[Value]]
@@ -93,14 +93,14 @@ def read_grid(path: Path | str) -> Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What a sweep did."""
+    """The result of a sweep."""
 
     points: int  # of the grid
     done: int  # that this call simulated
     left_out: dict[str, str]  # that could not be, with the reason, of this call and earlier ones
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return {"points": self.points, "done": self.done, "left_out": self.left_out}
 
 

@@ -40,6 +40,7 @@ from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.plan.plan import Measured, Plan
 from tonnage.spec.hardware import link_words
 from tonnage.spec.scenario import ChoiceAsked, DemandAsked, Scenario
+from tonnage.spec.scenario_file import displaced, known_part, scenario_of
 
 if TYPE_CHECKING:
     from datetime import date
@@ -79,7 +80,6 @@ def ask(scenario: ScenarioLike = None, **asked: Unpack[SizeArguments]) -> Asked:
     Raises InputErrors: everything that cannot be used, each with its place.
     """
     from tonnage.api.question.sizing import questions_of
-    from tonnage.spec.scenario_file import displaced
 
     document, source = document_of(scenario)
     flags = plain(asked)
@@ -105,8 +105,6 @@ def _scenario(
     """The scenario of what is known in a document, and what is not: unknown keys do not hide the
     faults of the others.
     """
-    from tonnage.spec.scenario_file import known_part, scenario_of
-
     try:
         return scenario_of(document, flags, source), ()
     except InputErrors as errors:
@@ -124,7 +122,7 @@ def size(
     progress: Progress | None = None,
     **asked: Unpack[SizeArguments],
 ) -> Plan:
-    """How many systems a load needs inside latency limits, predicted by simulation.
+    """Size a load: predict by simulation how many systems it needs inside its latency limits.
 
     Args:
         scenario: a file (YAML or JSON), nested values, or a ``Scenario``; None to say everything by
@@ -149,7 +147,7 @@ def size_models(
     progress: Progress | None = None,
     **asked: Unpack[SizeArguments],
 ) -> tuple[Plan, ...]:
-    """As ``size``, for every model that is named: one plan each, in their order."""
+    """Size the load for every named model: one plan each, in their order."""
     return answer(ask(scenario, **asked), progress=progress)
 
 
@@ -162,7 +160,7 @@ def answer(
     runs: Runs | None = None,
     decided: Callable[[Plan], None] | None = None,
 ) -> tuple[Plan, ...]:
-    """One finished plan per question: with its cost, its question, and its provenance.
+    """Answer each question with a finished plan: the choice, its cost, and its provenance.
 
     The first also holds the answer of the scenario's own benchmarks, where it names some.
 
@@ -384,7 +382,7 @@ def size_measured(
     today: date | None = None,
     **demand: Any,
 ) -> Plan:
-    """How many systems a load needs, from measured points: the classic way of NVIDIA's course.
+    """Size a load from measured points, the classic way of NVIDIA's course.
 
     Args:
         benchmarks: CSV or JSON of measured points (``formats.measured_files.read_points``).
@@ -402,7 +400,6 @@ def size_measured(
     Raises InputError: anything that cannot be used, in one line.
     """
     from tonnage.api.question.sizing import demand_asked, owned
-    from tonnage.spec.scenario_file import scenario_of
 
     idle = [
         name

@@ -47,7 +47,7 @@ from tonnage.spec.deployment import Slo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a report says about a run in addition to its metrics."""
+    """The options of a report: what it says in addition to the metrics."""
 
     percentiles: tuple[int, ...] = ()  # percentiles that the run must have samples enough for
     error_rate: float = ERROR_RATE  # share of requests that may fail
@@ -204,7 +204,7 @@ def _write_turns(path: Path, log: TurnLog) -> None:
 def _run_json(
     setup: Setup, observed: Observed, validity: Validity, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """What belongs to the measurement and is no function of the record."""
+    """The facts of the measurement that do not follow from the record."""
     tally, load, prompts = observed.tally, observed.load, setup.prompts
     return {
         "validity": validity.to_json(),

@@ -125,7 +125,7 @@ class Talk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A load as it was requested, before anything is drawn."""
+    """A load before any of its requests is drawn."""
 
     isl: Lengths  # and osl: lengths in tokens, or
     osl: Lengths

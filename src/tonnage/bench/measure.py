@@ -29,7 +29,7 @@ from tonnage.results.store import RunWriter
 
 
 class Watcher(Protocol):
-    """Who looks on while a run lasts: a live view, a scraper of the server's own metrics."""
+    """Observes a run while it lasts: a live view, or a scraper of the server's metrics."""
 
     def begin(self, conductor: Conductor | TalkConductor, client: Client) -> None:
         """The run is about to begin; ``conductor.start_ns`` is fixed."""
@@ -43,7 +43,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What was seen of a run next to its record."""
+    """The observations of a run that are not in its record."""
 
     load: Load  # what was to be sent
     sent: int

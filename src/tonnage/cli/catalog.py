@@ -63,7 +63,7 @@ def catalog(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """What runs, and the requests that are counted."""
+    """Options of the instance, and of the requests that are counted."""
 
     layout: str | None = about(
         "Architecture as which a config.json is read whose own leaves something open, such as"

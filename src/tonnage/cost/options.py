@@ -64,12 +64,12 @@ def as_planned(serving: Serving, traffic: Traffic) -> Serving:
 
 
 def peak_of(traffic: Traffic) -> float:
-    """What the busiest hour is provided for, in requests/s."""
+    """The load that the busiest hour is provided for, in requests/s."""
     return max(hours.sized_requests_per_second for hours in traffic.hours)
 
 
 def on_prem(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 0) -> WayCost:
-    """Whole systems for the peak and the spare ones, owned all year."""
+    """The cost of whole systems for the peak and the spare ones, owned all year."""
     peak = peak_of(traffic)
     instances = max(1, min_instances, needed(peak, serving))
     systems = systems_for(instances, serving) + serving.spare
@@ -133,7 +133,7 @@ def value_of(figure: Figure | None) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rent:
-    """What is rented at once in the cloud, and what an hour of it costs in USD."""
+    """The smallest unit that a cloud rents out, and its price an hour in USD."""
 
     # GPUs that are rented at once: those of a machine, of as many machines as an instance takes,
     # or, where the size of the machine is not known, those of an instance

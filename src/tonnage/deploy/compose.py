@@ -67,7 +67,7 @@ def files(service: Service) -> dict[str, str]:
 
 
 def prometheus(service: Service) -> dict[str, Any]:
-    """What is scraped, and which rules are watched."""
+    """Write Prometheus' configuration: the targets to scrape, and the files of rules."""
     label = {"deployment": service.name}
     engines = [f"instance-{number}:{PORT}" for number in range(1, service.pool.instances + 1)]
     exporters = [f"gpu-exporter:{EXPORTER_PORTS[service.gpu.vendor]}"]
@@ -187,7 +187,7 @@ def _placed(service: Service) -> dict[str, list[int]]:
 
 
 def engine(service: Service) -> dict[str, Any]:
-    """What the instances share."""
+    """The part of a service that all instances share."""
     command, *arguments = service.argv
     name = service.file_name
     command_words = [f"/etc/engine/{name}" if word == name else word for word in arguments]
@@ -224,7 +224,7 @@ def engine(service: Service) -> dict[str, Any]:
 
 
 def _instance(service: Service, place: int) -> dict[str, Any]:
-    """One instance: the next GPUs of the machine, and a port on it."""
+    """Write one instance: the next GPUs of the machine, and a port on it."""
     ids = _gpu_ids(service, [place])
     resources: dict[str, Any] = {"limits": {"memory": f"{service.memory_gib}g"}}
     devices: dict[str, Any] = {}
@@ -374,7 +374,7 @@ def haproxy(service: Service) -> str:
 
 
 def gateway(service: Service) -> dict[str, Any]:
-    """What ``tonnage gateway --config`` reads."""
+    """Write the file that ``tonnage gateway --config`` reads."""
     concurrency = service.choice.concurrency_per_instance
     value, bound = most_in_flight(concurrency, service.pool.instances), dict[str, Any]()
     if concurrency is not None:

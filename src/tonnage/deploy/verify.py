@@ -43,7 +43,7 @@ STARTED = [[module] for module in ("sglang.launch_server", *MODULES.values())]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One thing that was read."""
+    """One object of the files that were read."""
 
     file: str  # and name: its place, and what it is
     name: str
@@ -364,7 +364,7 @@ def _objects(file: str, documents: Sequence[Any]) -> Iterator[Written]:
 
 
 def _alone(file: str) -> str:
-    """What a file without a schema is read as."""
+    """Read a file that has no schema."""
     return (
         "its servers alone; haproxy -c reads all of it"
         if file.endswith(".cfg")
@@ -613,10 +613,10 @@ def _on_machines(folders: Mapping[str, Mapping[str, Sequence[Any]]]) -> Iterator
     for folder, values in folders.items():
         for file, services in _compose(values).items():
             for name, compose_service in services.items():
-                taken = [("GPU", gpu) for gpu in _device_ids(name, compose_service)]
+                claims = [("GPU", gpu) for gpu in _device_ids(name, compose_service)]
                 ports = compose_service.get("ports") or ()
-                taken += [("port", str(port).rsplit(":", 2)[-2]) for port in ports]
-                for what, number in taken:
+                claims += [("port", str(port).rsplit(":", 2)[-2]) for port in ports]
+                for what, number in claims:
                     owner = owners.setdefault((file, what, number), folder)
                     if owner != folder:
                         yield f"{folder}/{file}: {what} {number} is one of {owner}/{file} too"

@@ -164,7 +164,7 @@ def _layer_s(groups: TermGroups, model: Model, precision: Precision) -> float:
     )
 
 
-def add_host(c: list[float], terms: HostTerms, model: Model, knobs: EngineKnobs | None) -> None:
+def add_host(c: list[float], terms: HostTerms, knobs: EngineKnobs | None) -> None:
     """Put the host's work into a coefficient array, and by the knobs scheduling that overlaps with
     no step and CUDA graphs.
     """

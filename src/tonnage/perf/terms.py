@@ -438,7 +438,7 @@ def coefficients(
     add_attention(c, terms.attention, model, gpu, precision, tp)
     if tp > 1:
         add_communication(c, terms.links, model, parallelism)
-    add_host(c, terms.host, model, knobs)
+    add_host(c, terms.host, knobs)
     if model.is_moe:
         _experts_of(c, terms, model, gpu, precision, parallelism)
     if (rate := clock(gpu)) != 1.0:

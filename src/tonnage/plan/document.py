@@ -69,7 +69,7 @@ class Saved(Shown):
         return self.SCHEMA
 
     def to_json(self) -> dict[str, Any]:
-        """The whole as one JSON object."""
+        """Convert the whole to one JSON object."""
         document: dict[str, Any] = json_of(self)
         return {"schema": document.pop("schema"), **document}
 

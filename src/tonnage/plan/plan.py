@@ -175,7 +175,7 @@ MOST_GPUS = 2
 
 @strict
 class Plan(Saved, InNotebooks):
-    """The whole answer."""
+    """The whole answer to a sizing question."""
 
     SCHEMA: ClassVar[str] = SCHEMA
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
@@ -273,7 +273,7 @@ class Plan(Saved, InNotebooks):
 
     @property
     def choices(self) -> dict[str, Candidate | None]:
-        """The best by latency and by throughput."""
+        """The best candidates by latency and by throughput."""
         return {
             "latency_optimal": self.latency_optimal,
             "throughput_optimal": self.throughput_optimal,

@@ -73,7 +73,7 @@ class PoolSystems:
 
 @strict
 class CostShare:
-    """What one use case uses of an arrangement, and its share of the owned systems' cost."""
+    """A use case's use of an arrangement, and its share of the owned systems' cost."""
 
     name: str  # of the use case
     # at_peak, over_year: its share of the GPUs' time, at all peaks at once and over the year

@@ -46,7 +46,7 @@ PROCESSES = {"constant": "evenly spaced arrivals", "poisson": "Poisson arrivals"
 
 
 def described(found: Description, *, figures: bool = True) -> Document:
-    """The whole description; ``figures`` adds the drawings of the page."""
+    """Report the whole description; ``figures`` adds the drawings of the page."""
     first, lengths = (
         section("traffic", "Traffic", Text(_first(found), tone="answer")),
         _lengths(found, figures=figures),
@@ -403,7 +403,7 @@ KEPT = {
 
 
 def fitted(found: Fit, output: Path | None) -> Document:
-    """How well each part fits, what is in the scenario, and how to go on."""
+    """Report how well each part fits, what is in the scenario, and how to go on."""
     described = found.description
     if found.chosen is not None:
         return _chosen(found, found.chosen, output)

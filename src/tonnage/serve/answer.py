@@ -45,7 +45,7 @@ class StopTexts:
         return text[: len(text) - pending]
 
     def rest(self) -> str:
-        """What was held back, when nothing more comes."""
+        """Return the text that was held back, when nothing more comes."""
         pending, self._held = self._held, ""
         return pending
 
@@ -89,7 +89,7 @@ class Piece:
 
 
 class Source(Protocol):
-    """Where the pieces of an answer come from; everything is called on the loop's thread."""
+    """The source of the pieces of an answer; everything is called on the loop's thread."""
 
     @property
     def engine(self) -> str:
@@ -105,7 +105,7 @@ class Source(Protocol):
 
     @property
     def preemptions(self) -> int:
-        """How often it lost its blocks."""
+        """The number of times that the request was preempted."""
 
     @property
     def cached(self) -> int:

@@ -24,7 +24,7 @@ from tonnage.spec.precision import Precision, find_precision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuda:
-    """What the builds of an engine that are published need."""
+    """The CUDA version and driver that an engine's published builds need."""
 
     version: str  # of CUDA that they are built with
     driver: str  # oldest driver that runs it
@@ -72,7 +72,7 @@ def check_image(image: str, machine: Machine) -> None:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """A version as numbers, to be compared."""
+    """Split a version into numbers, to be compared."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 

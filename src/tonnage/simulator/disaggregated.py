@@ -54,7 +54,7 @@ class Disaggregated:
 
     @property
     def bytes_s(self) -> float:
-        """What a GPU sends."""
+        """The bytes per second that a GPU sends."""
         if self.link_bytes_s is not None:
             return self.link_bytes_s
         gpu = self.prefill.gpu

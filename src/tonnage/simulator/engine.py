@@ -264,11 +264,11 @@ class Engine:
 
     @property
     def queued(self) -> int:
-        """How many requests have no slot: those of the queue, and those on their way to it."""
+        """The number of requests without a slot: in the queue, and on their way to it."""
         return int(self._machine.state["queued"] + self._machine.state["coming"]) + len(self._new)
 
     def preemptions(self, request: int | None = None) -> int:
-        """How often a request has lost its blocks; without one, how often any has."""
+        """The preemptions of a request; without one, those of all."""
         self._send()
         counts = self._machine.rows.preemptions
         if request is None:
@@ -278,7 +278,7 @@ class Engine:
 
     @property
     def last_step_ps(self) -> int:
-        """How long the last step took, in picoseconds."""
+        """The duration of the last step, in picoseconds."""
         return int(self._machine.state["lasts"])
 
     def hold(self, blocks: int) -> int:
@@ -303,7 +303,7 @@ class Engine:
         )
 
     def _sent(self) -> int:
-        """How many rows have been put on their way."""
+        """The number of rows that have been sent."""
         return int(self._machine.state["arrived"] + self._machine.state["coming"])
 
     def _slots(self) -> NDArray[Any]:

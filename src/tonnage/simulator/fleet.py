@@ -184,7 +184,9 @@ class _Fleet:
                 self.look(int(looks))
 
     def fail_or_return(self, at: int) -> None:
-        """The next failure, with what becomes of the requests in flight, or the next return."""
+        """Let the next instance fail, and settle its requests in flight, or let the next one
+        return.
+        """
         outages, retry = self.changes.outages, self.changes.retry
         if outages is None:
             return

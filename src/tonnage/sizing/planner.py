@@ -76,7 +76,7 @@ def size(
         seeds=seeds,
     )
     answer = search.answer()
-    candidates = _candidates(question, answer.found if rows else answer.found[:1], workers)
+    candidates = _candidates(answer.found if rows else answer.found[:1], workers)
     best = answer.best
     plan = Plan(
         scenario=understood(question),
@@ -109,12 +109,8 @@ def size(
     return replace(plan, warnings=warnings(best, deep.get("sensitivity")), **deep)
 
 
-def _candidates(
-    question: Question, found: Sequence[Sized], workers: int | None
-) -> tuple[Candidate, ...]:
+def _candidates(found: Sequence[Sized], workers: int | None) -> tuple[Candidate, ...]:
     """What the plan says of deployments that meet the limits, the choice first."""
-    if not found:
-        return ()
     candidates_by_place = dict(
         parallel(
             lambda place: candidate(found[place], chosen=place == 0), range(len(found)), workers

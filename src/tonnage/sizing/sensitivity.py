@@ -449,7 +449,7 @@ def unreached(search: Search, best: Sized) -> Unreached | None:
 
 
 def _other(search: Search, best: Sized, level: float) -> OtherSystems | None:
-    """What carries the load with that confidence instead."""
+    """The deployment that carries the load with that confidence instead."""
     alternative = again(
         search, replace(search.question, confidence=level), best, care=_care(best)
     ).best

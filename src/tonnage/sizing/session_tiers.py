@@ -79,7 +79,9 @@ def _quick_rate(best: Sized, slo: Slo) -> float:
 
 
 def _rate(best: Sized, contender: Contender) -> float:
-    """The same by runs as long as those of the choice, inside the limits of the question."""
+    """The rate of sessions by runs as long as those of the choice, inside the limits of the
+    question.
+    """
     needed = contender.needed(best.slowdown, care=best.care)
     return needed[1].rate if isinstance(needed, tuple) else 0.0
 

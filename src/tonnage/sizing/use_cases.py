@@ -573,7 +573,7 @@ def _arranged(
         None if reserve is None or reserve.asked is None else reserve.asked ** (1 / parts)
     )
     systems, standby, placement = [], list[Standby](), list[Placed]()
-    taken = without = (0,) * len(pools)
+    lost_instances = without = (0,) * len(pools)
     for system, members in kinds.items():
         gpus_per_system, counts = members[0].gpus_per_system, [pool.instances for pool in members]
         needed = _holding(members, counts)
@@ -599,14 +599,14 @@ def _arranged(
         there = [next(standing) if pool.system == system else 0 for pool in pools]
         placed_there, lost_there = placed(_instances(pools, there), system, gpus_per_system, count)
         placement += placed_there
-        taken = tuple(map(sum, zip(taken, lost_there.instances, strict=True)))
+        lost_instances = tuple(map(sum, zip(lost_instances, lost_there.instances, strict=True)))
         without = tuple(map(sum, zip(without, lost_there.without_gpus, strict=True)))
     return Arrangement(
         pools=tuple(pools),
         systems=tuple(systems),
         standby=tuple(standby),
         placement=tuple(placement),
-        lost=SystemLost(instances=taken, without_gpus=without),
+        lost=SystemLost(instances=lost_instances, without_gpus=without),
     )
 
 

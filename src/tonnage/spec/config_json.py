@@ -573,7 +573,7 @@ class _Reader(ConfigValues):
         return experts, used
 
     def notes(self, layout: Layout, made: Model, released: str) -> list[str]:
-        """What a user should know about the numbers."""
+        """The remarks that a user should read about the numbers."""
         notes = (
             ["Multi-head latent attention: fitted to measurements of current engines alone."]
             if layout.latent

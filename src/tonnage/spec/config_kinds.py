@@ -221,7 +221,7 @@ between them."""
 
 
 def pattern_of(config: ConfigValues) -> list[str]:
-    """What each layer of a Nemotron-H model is, from its pattern of letters or its list of
+    """Read the kind of each layer of a Nemotron-H model from its pattern of letters or its list of
     words.
     """
     pattern = config.config.get("hybrid_override_pattern")

@@ -541,7 +541,7 @@ class ConfigValues:
         )
 
     def required(self, *keys: str) -> int:
-        """The same; a file without it is refused."""
+        """Read a value, and refuse a file without it."""
         value = self.optional(*keys)
         if value is None:
             self.fail(keys[0], "missing")

@@ -49,7 +49,7 @@ class Drafting:
 
 @strict
 class Launch:
-    """How an engine is started."""
+    """The command that starts an engine."""
 
     command: tuple[str, ...]  # its words; one of them holds ``MODEL``, and one may be ``FLAGS``
     # pairs of a setting and the flag that its value follows; a flag that ends with "=" is one word
@@ -80,8 +80,8 @@ class Launch:
         return dict(self.switches).get(setting)
 
     def drafting(self, method: str) -> Drafting | None:
-        """What a method of speculative decoding adds; None where the engine cannot be started with
-        it.
+        """The words that a method of speculative decoding adds; None where the engine cannot be
+        started with it.
         """
         return dict(self.speculation).get(method)
 

@@ -456,7 +456,7 @@ class HardwareFile:
     notes: str = ""
 
     def faults(self) -> list[str]:
-        """What is wrong with the values, each with its key."""
+        """The faults of the values, each with its key."""
         needed = ("fp16_tflops", "memory_gb", "memory_bandwidth_gb_s")
         faults = [] if self.name.strip() else ["name: is empty"]
         for part in fields(self):

@@ -208,7 +208,7 @@ class Lengths:
 
 @strict
 class RecordedLengths:
-    """How much lengths differ in a recorded trace."""
+    """The spread of the lengths in a recorded trace."""
 
     name: str  # the kind of traffic, such as "chat"
     about: str  # in words
@@ -228,7 +228,7 @@ class RecordedLengths:
         return self.isl_cv if which == "isl" else self.osl_cv
 
     def apart(self, isl: float, osl: float) -> float:
-        """How far mean lengths are from its means: the sum of the logarithms of both ratios."""
+        """The distance of mean lengths from its means: the sum of the logarithms of both ratios."""
         return abs(math.log(isl / self.isl_mean)) + abs(math.log(osl / self.osl_mean))
 
 
@@ -408,7 +408,7 @@ def _fixed(lengths: Lengths, text: str, where: str) -> Lengths:
 
 
 def _per_token(unit: re.Match[str] | None, words_per_token: float) -> float:
-    """How many of a unit a token is; 1 where the unit is the token."""
+    """The number of words or characters in a token; 1 where the unit is the token."""
     if unit is None or unit.group(1).startswith("token"):
         return 1.0
     return words_per_token if unit.group(1).startswith("word") else CHARACTERS_PER_TOKEN
@@ -466,7 +466,7 @@ def _form(text: str, where: str) -> str:
 
 
 def _checked(lengths: Lengths, text: str, where: str) -> Lengths:
-    """The same lengths, refused where no request could have them."""
+    """Return the lengths; impossible ones are refused."""
     shortest = min((value for value, _ in lengths.bins), default=lengths.mean)
     if not (math.isfinite(lengths.mean) and math.isfinite(lengths.std)):
         raise InputError(_form(text, where))

@@ -34,9 +34,7 @@ class Figure:
 
     @property
     def value(self) -> float:
-        """What costs are computed with: the usual price, or the middle of the range where none is
-        named.
-        """
+        """The value that costs are computed with: the usual price, or the middle of the range."""
         return (self.low + self.high) / 2 if self.typical is None else self.typical
 
     @property
@@ -79,9 +77,7 @@ def amount(figure: Figure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemPrice:
-    """What a whole system (catalog id) costs to buy, in USD; None where the user wants it left
-    out.
-    """
+    """The price of a whole system (catalog id), in USD; None where the user wants it left out."""
 
     system: str
     usd: Figure | None
@@ -89,7 +85,7 @@ class SystemPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPrice:
-    """What one GPU (catalog id) costs to buy without a server, in USD."""
+    """The price of one GPU (catalog id) without a server, in USD."""
 
     gpu: str
     usd: Figure
@@ -97,7 +93,7 @@ class GpuPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudOffer:
-    """What an hour of one GPU costs in the cloud."""
+    """The price of an hour of one GPU in the cloud."""
 
     gpu: str  # catalog id
     # its name, which begins with the provider, such as "AWS p5.48xlarge on-demand us-east-1"
@@ -140,7 +136,7 @@ class CloudTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiPrice:
-    """What APIs ask for a million tokens, in USD."""
+    """The price of a million tokens at APIs, in USD."""
 
     name: str  # the model (catalog id), or the name that the user gave to an API
     # usd_per_million_input_tokens, usd_per_million_output_tokens: the cheapest, the usual and the
@@ -266,7 +262,7 @@ class Prices:
         return tuple(_tier(size, by_size) for size in by_size)
 
     def api_price(self, model: str | None = None) -> ApiPrice | None:
-        """What APIs ask for a model; None where it is not known.
+        """The price of a model at APIs; None where it is not known.
 
         The user's own price of the model comes first, then a price of the user's that bears no
         model's name and so is for any.

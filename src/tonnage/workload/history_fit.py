@@ -79,7 +79,7 @@ class Growth:
         )  # type: ignore[return-value]
 
     def to_json(self) -> dict[str, Any]:
-        """With the growth of a month as a share."""
+        """Convert to JSON, with the growth of a month as a share."""
         return {
             **asdict(self),
             **{
@@ -102,7 +102,7 @@ class SeenLengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryFit:
-    """What a history says."""
+    """The load that a history shows."""
 
     history: History  # the hours
     # requests per second by the hour of the week, Monday first, or of the day; empty where less

@@ -8,15 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.report.plans.test_compared import alone, case
+from tests.report.example_plan import without_answer
+from tests.report.plans.screens import sized
+from tests.report.plans.two_models import alone, case
+from tests.report.plans.two_models import several as alike
 from tonnage.plan.use_cases import (
     Arrangement,
+    NotShared,
     Placed,
     PoolSystems,
     SystemLost,
     UseCasePool,
     UseCases,
 )
+from tonnage.report.plans.screen import BRIEF, MOST
 from tonnage.report.plans.use_cases import (
     brief_lines,
     hours_text,
@@ -26,9 +31,10 @@ from tonnage.report.plans.use_cases import (
     slices_text,
     smaller_systems_text,
     use_cases_report,
+    use_cases_screen,
     use_cases_why,
 )
-from tonnage.report.writers.terminal import terminal
+from tonnage.report.writers.terminal import WIDEST, terminal
 
 NAMES = ("Chat", "Code")
 
@@ -161,3 +167,32 @@ def test_a_fleet_that_is_hardly_used_names_a_smaller_server_and_slices() -> None
     )
     busy = fleet(pools=(pool("Chat", 1, 1, 0.2), pool("Code", 1, 1, 0.7)))
     assert slices_text(several(), busy) == ""
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("count", [2, 5, 9, 30])
+@pytest.mark.parametrize("apart", [False, True])
+def test_it_has_forty_lines_at_most_and_the_answer(
+    count: int, columns: int, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    found = alike(count, apart=apart)
+    lines = terminal(use_cases_screen(found)).splitlines()
+    assert len(lines) <= MOST
+    assert max(map(len, lines)) <= min(columns, WIDEST)
+    words = " ".join(" ".join(lines).split())
+    assert f"Answer {count} × dgx-h100 (" in words
+    assert "every limit of each use case holds at the 80% asked" in words
+    assert "Use case 1, by itself: Nothing that was asked for reaches 80%" in words
+    assert "full\ue001 prints each use case by itself" in words
+    assert len(brief_lines(found)) <= BRIEF
+
+
+def test_no_arrangement_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    why = NotShared(code="no-deployment", case="use case 1")
+    plans = (sized(), without_answer())
+    found = replace(alike(2), plans=plans, shared=None, separate=None, not_shared=why, chosen=None)
+    text = terminal(use_cases_screen(found))
+    assert "Answer       no arrangement is possible: use case 1 has no deployment inside" in text
+    assert len(text.splitlines()) <= MOST

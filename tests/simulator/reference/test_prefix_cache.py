@@ -147,6 +147,22 @@ def test_a_turn_finds_the_answer_before_it_and_is_sent_after_its_pause() -> None
     assert run.requests.cached_tokens.tolist() == [0, 199 // 16 * 16]
 
 
+def test_conversations_that_no_client_began_within_the_window_are_in_no_record() -> None:
+    """One client has four conversations of ten tokens, a millisecond each, one after another."""
+    same = np.full(4, 10, np.int64)
+    trace = Trace(
+        due_ps=np.zeros(4, np.int64),
+        isl=same,
+        osl=same,
+        concurrency=1,
+        turnaround_ps=0,
+        contents=of_rows([[(number, ENDLESS)] for number in range(4)]),
+    )
+    run = both(trace, STEP, ENGINE, 1000, window_ps=15 * MS)[2]
+    assert run.requests.row.tolist() == [0, 1]
+    assert run.requests.due_ns.tolist() == [0, 10 * MS // 1000]
+
+
 @pytest.mark.parametrize(
     ("scheduler", "found"), [("vllm", 48), ("sglang", 48), ("tensorrt-llm", 49)]
 )

@@ -4,7 +4,6 @@ import json
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.questions import SMALL, best, plans_with, question
@@ -12,13 +11,11 @@ from tests.sizing.fleet.two_kinds import kinds_of
 from tonnage.api.sizing import answer, ask
 from tonnage.plan.mixed import Mixed
 from tonnage.plan.plan import Plan
-from tonnage.sizing.fleet.existing import existing, strongest, whole_fleet
+from tonnage.sizing.fleet.existing import existing
 from tonnage.sizing.fleet.mixed import Fleets, with_added
-from tonnage.sizing.loads.mixed_check import MixedAtPeak
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.progress import Steps
 from tonnage.sizing.question import Question
-from tonnage.sizing.search.search import Search
 
 _few_parts = plans_with()
 
@@ -115,38 +112,6 @@ def test_spare_systems_come_on_top() -> None:
             for spare in (0, 1, 2)
         ]
         assert bought == [bought[0], bought[0] + 1, bought[0] + 2]
-
-
-def mixed_fleet(router: str = "least-outstanding") -> MixedAtPeak:
-    asked = question(tp="1", have="1xdgx-h100,2x8xl40s", router=router)
-    search = Search(question=asked, runs=Runs(asked.slo), rows=False)
-    kinds = [(strongest(search, owned), owned.count) for owned in asked.have]
-    fleet = whole_fleet([(sized, count) for sized, count in kinds if sized is not None], 300.0)
-    assert isinstance(fleet, MixedAtPeak)
-    return fleet
-
-
-def test_every_request_is_served_once_by_one_of_the_kinds() -> None:
-    fleet = mixed_fleet()
-    record, bounds, simulated = fleet.record()
-    assert bounds == (0, 8, 24)
-    assert (
-        len(np.unique(record.due_ns)) == len(record) == int(0.97 * simulated) - int(0.2 * simulated)
-    )
-    assert set(np.unique(record.instance)) == set(range(24))
-    assert (record.last_token_ns > record.due_ns).all()
-    (fast, of_fast), (slow, of_slow) = fleet.of_kinds()
-    assert fast + slow == pytest.approx(1)
-    whole = fleet.seen(3).summary.ttft_ms.mean
-    parts = fast * (of_fast.ttft_ms.mean or 0) + slow * (of_slow.ttft_ms.mean or 0)
-    assert whole == pytest.approx(parts, rel=1e-6)
-
-
-def test_weights_give_requests_in_proportion_to_what_instances_carry() -> None:
-    fleet = mixed_fleet("weighted")
-    (fast, _), (slow, _) = fleet.of_kinds()
-    carried = [weight * count for weight, count in zip(fleet.weights, fleet.counts, strict=True)]
-    assert fast / slow == pytest.approx(carried[0] / carried[1], rel=0.02)
 
 
 def test_growth_says_what_is_bought_in_which_month() -> None:

@@ -63,8 +63,8 @@ class Bench:
     gpus: DriverGpus | None = None  # of this machine, read while a load runs; None for none
 
     def folder(self, output: Path, question: Question) -> Path:
-        """Where one load is written: the folder itself, or one inside it for each point of a
-        sweep.
+        """The folder that one load is written to: the output itself, or one inside it for each
+        point of a sweep.
         """
         if len(self.questions) == 1:
             return output

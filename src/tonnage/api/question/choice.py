@@ -51,7 +51,7 @@ Search = Callable[..., "Plan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """What candidates are compared by.
+    """The rule by which candidates are compared.
 
     Attributes:
         question, scenario: load, limits and candidates, and how they were written.
@@ -82,7 +82,7 @@ class Race:
         )
 
     def outlay(self, plan: Plan, candidate: Candidate) -> Outlay:
-        """What a candidate costs and draws."""
+        """The cost of a candidate and the power that it draws."""
         model = catalog_id(plan.scenario.model)
         spent = outlay(
             candidate,
@@ -102,7 +102,7 @@ class Race:
         )
 
     def key(self, candidate: Candidate, spent: Outlay, of_type: Outlay) -> tuple[object, ...]:
-        """What the candidates are sorted by: the objective first, then as the search sorts them.
+        """The sort key of a candidate: the objective first, then the order of the search.
 
         The fewest GPUs of several types are the cheapest of these types, then the one that draws
         the least power. ``of_type`` is what the deployment that the search prefers on as many GPUs
@@ -183,7 +183,9 @@ class Race:
         }
 
     def _paid(self, plan: Plan, candidate: Candidate, usd: float | None) -> dict[str, Any]:
-        """What the budget buys of a candidate that costs more, or pays for in a year."""
+        """The systems of a candidate that the budget buys, or pays for in a year, where the whole
+        is too dear.
+        """
         budget = self.aim.budget_usd
         if usd is None or budget is None:
             return {}
@@ -242,7 +244,7 @@ def _usd(spent: Outlay) -> tuple[float, float]:
 def _of_types(
     running: Sequence[Candidate], spent: Mapping[int, Outlay]
 ) -> dict[tuple[str, int], Outlay]:
-    """What the deployment costs that the search prefers on each type and number of GPUs."""
+    """The cost of the deployment that the search prefers, for each type and number of GPUs."""
     preferred: dict[tuple[str, int], Outlay] = {}
     for candidate in sorted(running, key=by_gpus_needed):
         preferred.setdefault((candidate.gpu, candidate.gpus), spent[id(candidate)])

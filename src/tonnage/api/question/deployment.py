@@ -351,7 +351,7 @@ def pools_of(
 
 
 def sized_pools(scenario: Scenario, *, mode: str, shares: bool) -> Pools | None:
-    """How two pools are to be sized; None where none are requested. Raises InputError."""
+    """Read how two pools are to be sized; None where none are requested. Raises InputError."""
     from tonnage.simulator.pools import COUNTING
     from tonnage.sizing.question import Pools
 

@@ -162,7 +162,7 @@ class Simulation:
 
     @property
     def deployments(self) -> tuple[Deployment, ...]:
-        """What the instances are."""
+        """The deployment of each group of instances."""
         return tuple(group.deployment for group in self.groups)
 
     @property
@@ -202,7 +202,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     lengths = _lengths(full_scenario, deployment, faults)
     if deployment is not None and lengths is not None:
         deployment = replace(deployment, images=lengths.pictured)
-    sessions = faults.of(sessions_of, full_scenario, lengths) if lengths is not None else None
+    sessions = faults.of(sessions_of, full_scenario) if lengths is not None else None
     tiers = (
         faults.of(simulated_tiers, full_scenario.search.kv_tiers, deployment)
         if deployment is not None
@@ -271,7 +271,9 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
 
 
 def _reaching_a_change(made: Simulation) -> Simulation:
-    """The same. Raises InputError: seasons, and a run that ends in the one that it begins in."""
+    """Return the simulation unchanged. Raises InputError: it has seasons, and ends in the one in
+    which it begins.
+    """
     by_hour = () if made.seasons is None else made.seasons.by_hour
     changes = [hour for hour, season in enumerate(by_hour) if season != by_hour[0]]
     requests, arrivals = made.workloads[0].requests, made.workloads[0].arrivals

@@ -113,7 +113,9 @@ DEFAULT_ENGINES = "tensorrt-llm,vllm"
 def questions_of(
     written: Scenario, *, source: str = "", flags: Mapping[str, object] | None = None
 ) -> tuple[Question, ...]:
-    """What a scenario asks, once per model. Raises InputErrors: everything that cannot be used."""
+    """Read the questions of a scenario, one per model. Raises InputErrors: everything that cannot
+    be used.
+    """
     scenario, defaults = with_defaults(_alone(written))
     remarks = () if defaults is None else (_note(defaults),)
     faults = Faults(source, flags)
@@ -185,7 +187,7 @@ def questions_of(
         "slo": limits,
         "mode": mode,
         "recording": recording,
-        "regions": () if demand is None else regions_of(scenario.demand, demand),
+        "regions": regions_of(scenario.demand, demand),
         "replays_lengths": replays_lengths(scenario.lengths),
     }
     named = rest.pop("precisions")
@@ -460,7 +462,7 @@ def _check_limits(
 
 
 def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) -> dict[str, Any]:
-    """What may be combined, and the rest."""
+    """Read what the search may combine, and the options of the answer."""
     search_asked = scenario.search
     bought = faults.named(option("system"), shapes, search_asked.system) or ()
     gpus_from_systems = search_asked.gpu is None and (

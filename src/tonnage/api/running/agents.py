@@ -57,7 +57,7 @@ Answer = tuple[Document, Any]  # What a tool says in words and as JSON
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One tool: what it is for, the JSON Schema of its arguments, and who answers."""
+    """One tool: its purpose, the JSON Schema of its arguments, and the function that answers."""
 
     about: str
     schema: Callable[[], dict[str, Any]]

@@ -286,7 +286,7 @@ def _watched(
 
 
 def _first(pages: Pages) -> Reading:
-    """What the pages say now; at least one instance answers."""
+    """Read the metrics pages once; at least one instance must answer."""
     reading = pages.read()
     if not reading.instances:
         raise TonnageError(
@@ -312,7 +312,7 @@ class Verified:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What differs from the plan, one line each; empty where nothing does."""
+        """The differences from the plan, one line each."""
         return tuple(self._findings())
 
     def _findings(self) -> Iterator[str]:

@@ -222,7 +222,7 @@ def smaller_text(plan: Plan, best: Candidate) -> str:
 
 
 def format_text(best: Candidate) -> str:
-    """What the number format costs in accuracy; "" where nothing is published of it."""
+    """State what the number format costs in accuracy; "" where nothing is published of it."""
     if not best.accuracy_impact:
         return ""
     formats = " + ".join(dict.fromkeys(pool.precision for pool in best.pools))

@@ -48,7 +48,7 @@ def explained_section(plan: Plan) -> Section:
 
 
 def explained_items(plan: Plan) -> Block | None:
-    """What a mean step holds, what takes most of it, and how busy the front end is."""
+    """Describe a mean step, what takes most of it, and how busy the front end is."""
     return (
         None
         if plan.explain is None
@@ -339,7 +339,7 @@ def spread_name(spread: str) -> str:
 
 
 def spread_text(plan: Plan) -> str:
-    """What other spreads of the lengths take, where that is another number of systems; ""
+    """State what other spreads of the lengths take, where that is another number of systems; ""
     elsewhere.
     """
     sensitivity, best = plan.sensitivity, plan.choice
@@ -389,7 +389,7 @@ def other_size(changed: Changed, gpus_per_system: int) -> bool:
 
 
 def risk_text(plan: Plan, best: Candidate) -> str:
-    """What is most likely to make the answer wrong; "" where nothing is known of it."""
+    """State what is most likely to make the answer wrong; "" where nothing is known of it."""
     check = plan.fleet_check
     if check is not None and not check.holds:
         return fleet_check_text(check)

@@ -73,7 +73,9 @@ def _instead_text(mixed: Mixed) -> str:
 
 
 def retire_text(mixed: Mixed) -> str:
-    """Of each kind that exists its upkeep, and the cost of the systems that would do its work."""
+    """State the upkeep of each kind that exists, and the cost of the systems that would do its
+    work.
+    """
     return "; ".join(map(_retirement_text, mixed.retirements))
 
 

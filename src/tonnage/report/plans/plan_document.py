@@ -175,7 +175,7 @@ def named_sections(plan: Plan, name: str, place: int) -> tuple[Section, ...]:
 
 
 def made_by(plan: Plan) -> str:
-    """What was sized, by whom and when, such as "Chat – sized by Tonnage 0.1.0, 2026-11-22"."""
+    """Write what was sized, by whom and when: "Chat – sized by Tonnage 0.1.0, 2026-11-22"."""
     source, about = plan.provenance, "" if plan.asked is None else plan.asked.title or ""
     by = f"{about} – sized" if about else "Sized"
     return f"{by} by Tonnage {source.tonnage}".rstrip() + (
@@ -377,7 +377,7 @@ COMPARISON = "tonnage-comparison/3"
 
 
 def to_json(plans: Sequence[Plan]) -> dict[str, Any]:
-    """One plan as it is; several as a comparison, which holds them in their order."""
+    """Convert plans to JSON: one as it is, several as a comparison in their order."""
     documents = [plan.to_json() for plan in plans]
     return documents[0] if len(documents) == 1 else {"schema": COMPARISON, "plans": documents}
 

@@ -222,7 +222,7 @@ def screen(
 
 
 def more_text(page: str) -> str:
-    """How to see the rest."""
+    """Say how to see the rest."""
     return (
         f"{option('full')} prints every deployment, why the others are rejected, the sensitivity,"
         f" costs in parts and prices; {option(page)} FILE.html writes them as a page."

@@ -96,12 +96,12 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
 
 
 def use_cases_text(found: UseCases) -> Document:
-    """The whole answer for a terminal: the choice, each use case in short, and then in full."""
+    """Write the whole answer for a terminal: the choice, each use case in short, then in full."""
     whole = list[Section]()
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = full_sections(plan)
         whole += [replace(first, title=f"{name}, by itself"), *rest]
-    return document(*_sections(found), _alone(found), *whole)
+    return document(*use_cases_sections(found), _alone(found), *whole)
 
 
 def use_cases_report(found: UseCases) -> Document:
@@ -114,7 +114,11 @@ def use_cases_report(found: UseCases) -> Document:
     ]
     title = f"{len(found.names)} use cases on one fleet"
     return document(
-        *_sections(found), _alone(found), *alone, title=title, subtitle=made_by(found.plans[0])
+        *use_cases_sections(found),
+        _alone(found),
+        *alone,
+        title=title,
+        subtitle=made_by(found.plans[0]),
     )
 
 
@@ -220,7 +224,8 @@ def _of_each(texts: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{name}: {text}" for name, text in texts if text)
 
 
-def _sections(found: UseCases) -> tuple[Section, ...]:
+def use_cases_sections(found: UseCases) -> tuple[Section, ...]:
+    """The choice next to the other arrangements, and the limits of each use case."""
     parts = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
     parts += filter(None, [placement_section(found)])
     if found.choice is not None:
@@ -279,7 +284,7 @@ def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
 
 
 def _alone(found: UseCases) -> Section:
-    """What each use case would take by itself on its own systems."""
+    """State what each use case would take by itself on its own systems."""
     rows = []
     for name, plan in zip(found.names, found.plans, strict=True):
         best, question = plan.choice, dict(question_rows(plan))
@@ -332,7 +337,7 @@ def cost_together_text(found: Arrangement) -> str:
 
 
 def shares_text(found: Arrangement) -> str:
-    """What each use case uses at the peak and over the year, and pays of the owned systems."""
+    """State what each use case uses at the peak and in a year, and pays of the owned systems."""
     return "; ".join(
         f"{share.name} {percent(share.at_peak)} of the peak, {percent(share.over_year)} of the year"
         + ("" if share.usd_per_year is None else f", {dollars(share.usd_per_year)} USD a year")
@@ -371,14 +376,14 @@ def use_text(use: LimitUse) -> str:
 
 
 def _other_text(other: Arrangement | None, why: NotShared | None) -> str:
-    """An arrangement that is not chosen, with its cost, or why there is none."""
+    """Describe an arrangement that is not chosen, with its cost, or why there is none."""
     if other is None:
         return "" if why is None else f"not possible: {not_shared_text(why)}"
     return "; ".join(filter(None, (arrangement_text(other), cost_together_text(other))))
 
 
 def background_text(job: Background) -> str:
-    """How much of a job in the background is free, and what the rest of it takes."""
+    """State how much of a job in the background is free, and what the rest of it takes."""
     within = span(job.within_seconds)
     further_instances = f"{counted(job.more_instances, 'more instance')} for the rest"
     return (
@@ -648,7 +653,7 @@ def not_shared_text(why: NotShared) -> str:
 
 
 def answer_text(found: UseCases) -> str:
-    """What is chosen, in one line; else the use case without an answer, and what comes nearest."""
+    """Name the choice in one line; else the use case without an answer, and what comes nearest."""
     if found.choice is None:
         alone = dict(zip(found.names, found.plans, strict=True))
         case = "" if found.not_shared is None else found.not_shared.case

@@ -281,7 +281,7 @@ def _made(run: ShownRun) -> Section:
 
 
 def _together(runs: Sequence[ShownRun]) -> tuple[Section, ...]:
-    """What several loads say side by side."""
+    """Report several loads side by side."""
     best = max(runs, key=lambda run: run.summary.requests_per_second)
     words = (
         f"{name(runs[0])} completed at most {number(best.summary.requests_per_second)} requests/s,"
@@ -304,7 +304,7 @@ def _together(runs: Sequence[ShownRun]) -> tuple[Section, ...]:
 
 
 def run_values(runs: Sequence[ShownRun]) -> dict[str, Any]:
-    """One run as an object like the one that ``bench`` prints; several as its "points"."""
+    """Convert a run to an object like the one that ``bench`` prints; several to its "points"."""
     points = []
     for run in runs:
         run_trends = {**trends(run.requests), "definitions": DEFINITIONS}

@@ -87,7 +87,7 @@ def _builder(name: str) -> Callable[[int], Callable[..., Any]]:
 
 
 def _build_write(version: int) -> Callable[..., Any]:
-    """What Python calls to put a machine where the loop of its group finds it."""
+    """Build the function that puts a machine where the loop of its group finds it."""
 
     def write(m, address):
         write_at(address, by_reference(m))
@@ -97,7 +97,7 @@ def _build_write(version: int) -> Callable[..., Any]:
 
 
 def _build_entry(version: int) -> Callable[..., Any]:
-    """What Python calls: it takes a machine apart and calls the loop at an address."""
+    """Build the function that takes a machine apart and calls the loop at an address."""
 
     def enter(address, m, until, cancelled):
         advance_at(address, by_reference(m), until, cancelled)
@@ -127,7 +127,7 @@ class Loop:
 
     @property
     def signatures(self) -> list[Any]:
-        """For which arguments it is compiled in this process, or loaded."""
+        """The argument types for which it is compiled in this process, or loaded."""
         return list(self.parts[0].signatures)
 
     def expected(self, m: Machine) -> int:

@@ -177,7 +177,7 @@ def run_recorded(
     leaps: bool = True,
     tiers: Sequence[Tier] = (),
 ) -> tuple[Requests, StepRecord]:
-    """As ``run``, with the first ``most_steps`` steps recorded (72 bytes each).
+    """Run as ``run`` does, and record the first ``most_steps`` steps (72 bytes each).
 
     ``stop`` is an int64 array of one element: another thread that sets it to 1 ends the run between
     two steps, and what it returns is then of no use. Without ``leaps`` every step is taken by

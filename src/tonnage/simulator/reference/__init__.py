@@ -238,7 +238,7 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What a run leaves behind."""
+    """The result of a reference run."""
 
     requests: Requests  # the record
     steps: list[tuple[int, ...]]  # one row per step, the columns of ``StepRecord.steps``

@@ -400,7 +400,7 @@ def _bounded(model: ServedModel) -> bool:
 
 
 def _followers(stages: Sequence[Stage]) -> list[list[int]]:
-    """For each stage, the requests that wait for it."""
+    """The stages that wait for each stage."""
     followers: list[list[int]] = [[] for _ in stages]
     for place, stage in enumerate(stages):
         for before in stage.after:

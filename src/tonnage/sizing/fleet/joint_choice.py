@@ -1,11 +1,11 @@
 """Which deployment each use case takes, so that all together take the fewest GPUs of whole systems.
 
-What is best for one use case alone need not be best on shared systems: four GPUs of another type
-leave that type's systems half empty, and one instance of eight GPUs leaves no room where one of
-four would do. So every deployment that a plan sized is an option, with the instances that its
-division asks for; one that the plan left out as it would take more GPUs by itself has at least so
-many as the bound that left it out. The options of the best combination are sized one after another,
-until the best has no other ones.
+The best deployment of one use case alone need not be the best on shared systems: four GPUs of
+another type leave that type's systems half empty, and one instance of eight GPUs leaves no room
+where one of four would do. So every deployment that a plan sized is an option, with the instances
+that its division asks for; one that the plan left out as it would take more GPUs by itself has at
+least so many as the bound that left it out. The options of the best combination are sized one after
+another, until the best has no other ones.
 """
 
 from __future__ import annotations

@@ -106,17 +106,17 @@ def _fillings(
 ) -> Iterator[Contents]:
     """Every way to fill a system into which no further instance goes, with one of the widest."""
 
-    def further(place: int, free: int, taken: Contents) -> Iterator[Contents]:
+    def further(place: int, free: int, counts: Contents) -> Iterator[Contents]:
         if place == len(widths):
             fits = any(
                 width <= free and here < count
-                for width, here, count in zip(widths, taken, remaining, strict=True)
+                for width, here, count in zip(widths, counts, remaining, strict=True)
             )
             if not fits:
-                yield taken
+                yield counts
             return
         for count in range(min(remaining[place], free // widths[place]), -1, -1):
-            yield from further(place + 1, free - count * widths[place], (*taken, count))
+            yield from further(place + 1, free - count * widths[place], (*counts, count))
 
     for filled in further(0, gpus, ()):
         if filled[widest]:
@@ -136,11 +136,11 @@ def placed(
         Instances(count=0 if count else pool.count, width=pool.width)
         for pool, count in zip(pools, wide, strict=True)
     ]
-    taken = sum(count * span for count, span in zip(wide, spanned, strict=True))
-    held = _spread(narrow, gpus, needed - taken) or _as_packed(narrow, gpus)
+    wide_gpus = sum(count * span for count, span in zip(wide, spanned, strict=True))
+    systems_contents = _spread(narrow, gpus, needed - wide_gpus) or _as_packed(narrow, gpus)
     parts: list[Placed] = []
     first = 1
-    for contents, equal in groupby(sorted(held, reverse=True)):
+    for contents, equal in groupby(sorted(systems_contents, reverse=True)):
         count = len(list(equal))
         in_use = sum(pool.width * here for pool, here in zip(pools, contents, strict=True))
         parts.append(
@@ -180,7 +180,7 @@ def _spread(pools: Sequence[Instances], gpus: int, systems: int) -> list[Content
     """The widest instances first, each into the system with the fewest of its pool and the most
     room; nothing where that leaves an instance without room.
     """
-    held, free = [[0] * len(pools) for _ in range(systems)], [gpus] * systems
+    systems_contents, free = [[0] * len(pools) for _ in range(systems)], [gpus] * systems
     for place, pool in sorted(enumerate(pools), key=lambda pair: (-pair[1].width, pair[1].count)):
         room = [(0, -free[number], number) for number in range(systems)]
         heapify(room)
@@ -190,10 +190,10 @@ def _spread(pools: Sequence[Instances], gpus: int, systems: int) -> list[Content
             if not room:
                 return []
             count, _, number = room[0]
-            held[number][place] += 1
+            systems_contents[number][place] += 1
             free[number] -= pool.width
             heapreplace(room, (count + 1, -free[number], number))
-    return [tuple(contents) for contents in held]
+    return [tuple(contents) for contents in systems_contents]
 
 
 def _as_packed(pools: Sequence[Instances], gpus: int) -> list[Contents]:
@@ -202,24 +202,24 @@ def _as_packed(pools: Sequence[Instances], gpus: int) -> list[Contents]:
     """
     by_width = _by_width(pools, gpus)
     packed = [list(contents) for contents in _packed(by_width, gpus)]
-    held = [[0] * len(pools) for _ in packed]
+    systems_contents = [[0] * len(pools) for _ in packed]
     for at, (width, _) in enumerate(by_width):
         for place in (place for place, pool in enumerate(pools) if pool.width == width):
             room = [(0, number) for number, contents in enumerate(packed) if contents[at]]
             for _ in range(pools[place].count):
                 count, number = room[0]
-                held[number][place] += 1
+                systems_contents[number][place] += 1
                 packed[number][at] -= 1
                 if packed[number][at]:
                     heapreplace(room, (count + 1, number))
                 else:
                     heappop(room)
-    return [tuple(contents) for contents in held]
+    return [tuple(contents) for contents in systems_contents]
 
 
 def _lost(pools: Sequence[Instances], parts: Sequence[Placed], gpus: int) -> SystemLost:
     """What the loss of any one system takes of each pool, and how much of it finds no free GPUs."""
-    most, without = [0] * len(pools), [0] * len(pools)
+    lost_instances, without = [0] * len(pools), [0] * len(pools)
     for lost in parts:
         free = [
             gpus if part.spans > 1 else part.free_gpus
@@ -228,12 +228,12 @@ def _lost(pools: Sequence[Instances], parts: Sequence[Placed], gpus: int) -> Sys
         ]
         for place in sorted(range(len(pools)), key=lambda place: -pools[place].width):
             width = pools[place].width
-            most[place] = max(most[place], lost.instances[place])
+            lost_instances[place] = max(lost_instances[place], lost.instances[place])
             missing = 0
             for _ in range(lost.instances[place]):
                 missing += 0 if _taken(free, width, gpus) else 1
             without[place] = max(without[place], missing)
-    return SystemLost(instances=tuple(most), without_gpus=tuple(without))
+    return SystemLost(instances=tuple(lost_instances), without_gpus=tuple(without))
 
 
 def _remaining(part: Placed, lost: Placed) -> int:

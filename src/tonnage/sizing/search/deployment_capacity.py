@@ -227,17 +227,6 @@ class Contender:
         )
         return self.runs.instance(self.instance.deployment, changed)
 
-    def carried(
-        self, systems: int, slowdown: Slowdown | None = None, *, care: Care = SURE, router: str = ""
-    ) -> float:
-        """Requests per second that so many systems carry in all."""
-        instances = self.layout.of(systems).instances
-        return (
-            instances * self.capacity(instances, slowdown, care=care, router=router).rate
-            if instances
-            else 0.0
-        )
-
     def needed(
         self,
         slowdown: Slowdown | None = None,
@@ -342,7 +331,7 @@ class Contender:
         )
 
     def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
-        """The whole fleet at the load that is sized for."""
+        """Simulate the whole fleet at the load that is sized for."""
         question, slower = self.question, self.as_asked if slowdown is None else slowdown
         recording = question.recording
         return FleetAtPeak(
@@ -441,5 +430,5 @@ class Sized:
 
     @cached_property
     def as_predicted(self) -> Capacity:
-        """What one instance carries by the prediction as it is."""
+        """The load that one instance carries by the prediction as it is."""
         return self.contender.capacity(self.instances, care=self.care)

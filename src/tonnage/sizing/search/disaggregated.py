@@ -115,7 +115,7 @@ class PooledContender(Contender):
 
     @property
     def asked(self) -> Pools:
-        """How the pools are to be."""
+        """The pools as the question asks for them."""
         if self.question.pools is None:
             raise ValueError("the question does not ask for two pools")
         return self.question.pools
@@ -126,7 +126,7 @@ class PooledContender(Contender):
         return (("prefill", prefill), ("decode", instances - prefill))
 
     def settled_on(self, systems: int, slowdown: Slowdown) -> Contender:
-        """The same with the split that carries most on so many systems."""
+        """Fix the split of the pools that carries most on so many systems."""
         if self.split is not None:
             return self
         instances = self.layout.of(systems).instances
@@ -160,7 +160,7 @@ class PooledContender(Contender):
         return self.pools(base, (prefill, together - prefill), instances)
 
     def standing_for(self, instances: int) -> int:
-        """How many instances are simulated to know what each of so many carries."""
+        """The number of instances that are simulated to know what each of so many carries."""
         return min(instances, STAND)
 
     def alone(self) -> Summary:
@@ -333,7 +333,7 @@ class PooledContender(Contender):
         return decoder, rate, step
 
     def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
-        """Both pools at the load that is sized for."""
+        """Simulate both pools at the load that is sized for."""
         peak = super().at_peak(slowdown)
         return PooledAtPeak(
             **{part.name: getattr(peak, part.name) for part in fields(peak)}, contender=self
@@ -345,7 +345,7 @@ class PooledContender(Contender):
         return self.pools(self.instance, (1, 1), 2)
 
     def _prefill(self, instances: int) -> int:
-        """How many of so many instances compute prompts, in the shares of ``split``."""
+        """The number of instances that compute prompts, in the shares of ``split``."""
         prefill, decode = self.split or (1, 1)
         return min(max(round(instances * prefill / (prefill + decode)), 1), instances - 1)
 
@@ -399,14 +399,14 @@ class PooledAtPeak(FleetAtPeak):
         return self.instances(systems) > 1 and super().could_carry(systems)
 
     def simulated(self, systems: int) -> int:
-        """How many of the instances are simulated."""
+        """The number of instances that are simulated."""
         return min(
             self.instances(systems),
             max(MOST_INSTANCES // self.instance.deployment.parallelism.dp, 2),
         )
 
     def seen(self, systems: int, router: str = "", seed: int = 0) -> Seen:
-        """What a number of systems does; arguments as of ``FleetAtPeak.seen``."""
+        """Simulate a number of systems; arguments as of ``FleetAtPeak.seen``."""
         count, together = self.instances(systems), self.simulated(systems)
         pools = self.contender.standing(self.instance, count, together)
         return fleet_seen(self.runs, pools, self.rate * together / count, 1, router, seed=seed)
@@ -428,7 +428,7 @@ def _sides(found: Capacity, prompts: bool) -> tuple[int, int]:
 
 
 def _each(found: Capacity, instances: int) -> Capacity:
-    """What all carry, over their number."""
+    """The load of all instances, over their number."""
     reason = found.reason
     if isinstance(reason, BrokenEarly):
         reason = replace(reason, requests_per_second=reason.requests_per_second / instances)

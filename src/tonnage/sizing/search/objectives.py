@@ -20,7 +20,7 @@ Key = tuple[float, ...]
 
 
 class Aim(Protocol):
-    """What deployments compete for."""
+    """The objective that deployments compete for."""
 
     def at_best(self, one: Contender, bound: float) -> Key:
         """The key that a deployment cannot go below, as one of its instances carries at most
@@ -33,8 +33,8 @@ class Aim(Protocol):
         """
 
     def rate_to_save(self, one: Contender, best: Sized) -> float:
-        """The same for a difference that other knobs are worth; infinite where they cannot make
-        one.
+        """The load that would save a system for a difference that other knobs are worth; infinite
+        where none would.
         """
 
     def key(self, one: Sized) -> Key:
@@ -70,7 +70,7 @@ class FewestGpus:
         return one.load / fewer.instances if fewer.systems > 0 else math.inf
 
     def key(self, one: Sized) -> Key:
-        """Whole GPUs, and exactly."""
+        """Sort by whole GPUs, then by the exact number."""
         return (one.gpus, one.gpus_exact)
 
 
@@ -81,7 +81,7 @@ class MostLoad:
     systems: int
 
     def at_best(self, one: Contender, bound: float) -> Key:
-        """All instances at the bound."""
+        """The load of all instances at the bound."""
         return (-bound * one.layout.of(self.systems).instances,)
 
     def rate_to_beat(self, one: Contender, best: Sized) -> float:
@@ -90,7 +90,7 @@ class MostLoad:
         return -self.key(best)[0] / instances if instances else math.inf
 
     def rate_to_save(self, one: Contender, best: Sized) -> float:
-        """The same."""
+        """The load that would save a system, as ``Aim.rate_to_save``."""
         return self.rate_to_beat(one, best)
 
     def sized(
@@ -118,7 +118,7 @@ class ShortestAnswers:
     fewest: Sized
 
     def at_best(self, one: Contender, bound: float) -> Key:
-        """That of an empty engine."""
+        """The latency of an empty engine."""
         return (one.instance.alone_e2e_s,)
 
     def rate_to_beat(self, one: Contender, best: Sized) -> float:

@@ -108,7 +108,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How a question is searched.
+    """The search of one question.
 
     Attributes:
         question: load, limits and what may be bought.
@@ -286,7 +286,7 @@ class Search:
         ]
 
     def _checked(
-        self, found: list[Sized]
+        self, ranking: list[Sized]
     ) -> tuple[list[Sized], FleetCheck | None, dict[int, Rejected]]:
         """The deployments with the first of them at a number of systems that the whole fleet was
         seen to hold; others that never hold.
@@ -299,14 +299,14 @@ class Search:
             or isinstance(self.aim, MostLoad)
             or self.care == QUICK
         ):
-            return found, None, {}
+            return ranking, None, {}
         verdicts: dict[int, FleetCheck] = {}
         failed: dict[int, Rejected] = {}
-        found = [replace(row, checked=False) for row in found]
+        ranking = [replace(row, checked=False) for row in ranking]
         while (
             remaining := [
                 row
-                for row in found
+                for row in ranking
                 if len(verdicts | failed) < RECHECKED or row.ready.place in verdicts
             ]
         ) and not remaining[0].checked:
@@ -317,16 +317,16 @@ class Search:
                 needed,
                 partial(self._comes_first, first, remaining[1:2]),
             )
-            found = [row for row in found if row is not first]
+            ranking = [row for row in ranking if row is not first]
             if verdict.holds or verdict.systems > verdict.runs[-1].systems:
-                found = sorted(
-                    (replace(first, systems=verdict.systems, checked=verdict.holds), *found),
+                ranking = sorted(
+                    (replace(first, systems=verdict.systems, checked=verdict.holds), *ranking),
                     key=self.key,
                 )
             else:
                 failed[place] = first.ready.trial.rejected(never_holds(verdict))
-        found = [*remaining[:1], *(row for row in found if row not in remaining[:1])]
-        return found, verdicts.get(found[0].ready.place) if found else None, failed
+        ranking = [*remaining[:1], *(row for row in ranking if row not in remaining[:1])]
+        return ranking, verdicts.get(ranking[0].ready.place) if ranking else None, failed
 
     def _comes_first(self, one: Sized, rivals: list[Sized], systems: int) -> bool:
         """Whether a deployment on so many systems still comes before the next best."""
@@ -500,7 +500,7 @@ class Contest:
         return sorted((expecting(contender, shares) for contender in contenders), key=key)
 
     def _sized(self) -> int:
-        """How many deployments were sized."""
+        """The number of deployments that were sized."""
         return sum(isinstance(outcome, Sized) for outcome in self.outcomes.values())
 
     def _best(self) -> Sized | None:

@@ -85,7 +85,7 @@ def system_for(question: Question, gpu: Gpu) -> System:
 
 
 def splits_of(question: Question) -> Iterator[Parallelism]:
-    """How an instance may be split.
+    """The ways in which an instance may be split over GPUs.
 
     Where neither degree was requested, a mixture of experts is also tried with whole experts on
     every GPU, its attention in tensor parallel, and with latent attention, whose cache tensor
@@ -119,7 +119,7 @@ def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
 
 
 def traffic(question: Question, system: System, load: str | None = None) -> Traffic:
-    """What comes to one instance."""
+    """The traffic of one instance."""
     return Traffic(
         isl=question.isl,
         osl=question.osl,
@@ -151,7 +151,7 @@ def prepare(question: Question, runs: Runs) -> Sequence[Ready | Rejected]:
 
 
 def _prepared(question: Question, runs: Runs) -> list[Ready | Rejected]:
-    """What ``prepare`` makes."""
+    """Make what ``prepare`` returns."""
     tried = list(trials(question))
     outcomes = [prepared_trial(question, runs, trial, place) for place, trial in enumerate(tried)]
     kinds = {} if question.pps else {_kind(trial): trial for trial in tried}
@@ -195,7 +195,7 @@ def _kind(trial: Trial) -> tuple[str, str, str]:
 
 
 def prepared_trial(question: Question, runs: Runs, trial: Trial, place: int) -> Ready | Rejected:
-    """One trial with its step model, or why it cannot be."""
+    """Prepare a trial with its step model, or say why it cannot run."""
     d = trial.deployment
     if (lacking := _lacking(d)) is not None:
         return trial.rejected(lacking)
@@ -256,7 +256,7 @@ def _not_deployed(question: Question, trial: Trial) -> str:
 
 
 def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:
-    """What hardware or engine cannot do; None where both can."""
+    """The reason why hardware or engine cannot run a deployment; None where both can."""
     engine = find_engine(d.engine)
     if excluded := engine.excluded(d.gpu):
         generation = "" if excluded == d.gpu.vendor else excluded

@@ -18,7 +18,7 @@ Shares = tuple[tuple["Deployment", float], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What a search learned of deployments, for other questions about the same ones.
+    """The capacities that a search has found, for other questions about the same deployments.
 
     Attributes:
         shares: of what closed forms allow, the part that deployments were found to carry: where

@@ -50,7 +50,7 @@ _VERSION = re.compile(
 
 
 def _shown(spelling: str) -> str:
-    """What was requested, on one line of a message."""
+    """Shorten a requested name to one line of a message."""
     return "".join(letter if letter.isprintable() else "?" for letter in spelling[:80])
 
 

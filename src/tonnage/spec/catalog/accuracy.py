@@ -26,7 +26,7 @@ BENCHMARK = "MMLU"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityScore:
-    """What one publication says that a model reaches in one benchmark."""
+    """The published score of a model in one benchmark."""
 
     benchmark: str  # such as "MMLU"
     score: float  # per cent of the questions that were answered correctly
@@ -149,7 +149,7 @@ class Loss:
 
 @strict
 class TradeOff:
-    """What has been published about one number format."""
+    """The published losses and gains of one number format."""
 
     name: str  # the format, "2:4", or "kv-fp8" of a KV cache
     # gain_small, gain_large: speed over 16 bits at batch 4 and less, and at 16 and more: "none",

@@ -1,4 +1,4 @@
-"""Regions whose hours are added up: what each uses, takes alone and pays."""
+"""The fleet of a plan: routers, regions and systems that exist."""
 
 from __future__ import annotations
 
@@ -10,10 +10,42 @@ import pytest
 
 from tests.questions import plans_with
 from tonnage import api, size
+from tonnage.plan.fleet import BehindRouter
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.fleet import regions_text
+from tonnage.report.plans.fleet import regions_text, router_text
+from tonnage.results.metrics import Latencies
 
 few_parts = plans_with()
+
+
+def test_the_router_is_worth_what_a_plain_service_would_need() -> None:
+    def behind(router: str, systems: int | None, p95: float) -> BehindRouter:
+        return BehindRouter(
+            router=router,
+            systems=systems,
+            **dict.fromkeys(("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"), Latencies(p95=p95)),
+        )
+
+    own, text = behind("least-outstanding", 9, 201.0), "the answer counts on least-outstanding; "
+    service = "a plain Kubernetes service (random choice)"
+    assert (
+        router_text((own, behind("random", 14, 400.0)), (), 9)
+        == f"{text}{service} would need 14 systems in place of 9"
+    )
+    as_many = f"{text}{service} needs as many systems, at TTFT p95 230 ms in place of 201 ms"
+    assert router_text((own, behind("random", 9, 230.0)), (), 9) == as_many
+    assert (
+        router_text((own, behind("random", None, 1.0)), (), 9)
+        == f"{text}behind {service} no number of systems holds the limits"
+    )
+    assert router_text((), (), 9) == ""
+    itself = (behind("random", 9, 230.0), behind("least-outstanding", 8, 201.0))
+    assert (
+        router_text(itself, (), 9)
+        == "random choice, TTFT p95 230 ms at the peak; behind least-outstanding 201 ms (8 systems"
+        " would do)"
+    )
+
 
 ASKED: dict[str, Any] = {
     "model": "llama-3-8b",
