@@ -133,7 +133,7 @@ def _haproxy(plan: Plan, mixed: Mixed, services: Mapping[str, Service], target: 
         over_bytes = round(mixed.over_tokens * CHARACTERS_PER_TOKEN)
         long = Long(servers=servers.pop(), over_bytes=over_bytes, in_flight=in_flight.pop())
     text = configuration(
-        [server for some in servers for server in some],
+        [server for group_servers in servers for server in group_servers],
         plan.scenario.router,
         host="0.0.0.0",
         port=GATEWAY_PORT,

@@ -127,9 +127,9 @@ def configuration(
     if long is not None:
         pools[LONG] = (long.servers, long.in_flight, " long")
     refused = [
-        f"    http-request return status 429 hdr Retry-After 1 if {{ be_conn({name}) ge {most} }}"
+        f"    http-request return status 429 hdr Retry-After 1 if {{ be_conn({name}) ge {limit} }}"
         + ("" if long is None else which)
-        for name, (_, most, which) in pools.items()
+        for name, (_, limit, which) in pools.items()
     ]
     if long is not None:
         refused = [BY_LENGTH.format(over_bytes=long.over_bytes).rstrip(), *refused]
@@ -147,7 +147,7 @@ def configuration(
         passed=PASSED.replace("(?:", "("),
         host=host,
         port=port,
-        connections=sum(most for _, most, _ in pools.values()) + IDLE,
+        connections=sum(limit for _, limit, _ in pools.values()) + IDLE,
         body=body,
         first_byte=first_byte_s,
         idle=idle_s,
