@@ -214,7 +214,7 @@ class Lines:
     async def __aiter__(self) -> AsyncIterator[str]:
         """The lines, to their end."""
         import anyio
-        from mcp_types import jsonrpc_message_adapter
+        from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
 
         await self._begun.wait()
         while line := await anyio.to_thread.run_sync(
@@ -223,7 +223,10 @@ class Lines:
             if not line.strip():
                 continue
             try:
-                jsonrpc_message_adapter.validate_json(line, by_name=False)
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                # the SDK takes a request whose id is no whole number and no text for a notification
+                if isinstance(message, JSONRPCNotification) and "id" in json.loads(line):
+                    raise ValueError
             except ValueError:
                 await self._refuse(line)
                 while not line.endswith("\n") and (
