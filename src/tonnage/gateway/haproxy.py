@@ -78,6 +78,24 @@ backend {backend}
 """Directives of HAProxy 2.6, Debian's (docs.haproxy.org, read 2026-11-28)."""
 
 
+def whole_weights(weights: Sequence[float]) -> list[int]:
+    """Weights of servers as whole numbers up to ``HEAVIEST``, by the largest one for which none is
+    off by more of itself than it has to be.
+    """
+
+    def scaled(largest: int) -> list[int]:
+        return [max(1, round(largest * weight / max(weights))) for weight in weights]
+
+    def error(largest: int) -> float:
+        shares = scaled(largest)
+        return max(
+            abs(share * max(weights) / largest / weight - 1)
+            for share, weight in zip(shares, weights, strict=True)
+        )
+
+    return scaled(min(range(HEAVIEST, 0, -1), key=error))
+
+
 def configuration(
     servers: Sequence[tuple[str, float, int]],
     policy: str,
@@ -99,13 +117,11 @@ def configuration(
         body: bytes of a request at most.
         first_byte_s, idle_s: as in ``gateway.settings.Limits``.
     """
-    heaviest = max(weight for _, weight, _ in servers)
-    lines = []
-    for place, (address, weight, count) in enumerate(servers):
+    shares, lines = whole_weights([weight for _, weight, _ in servers]), []
+    for place, (address, _, count) in enumerate(servers):
         name = f"kind-{place + 1}" if "$" in address else address
         server = f"server {name}" if count == 1 else f"server-template kind-{place + 1}- {count}"
-        share = max(1, round(HEAVIEST * weight / heaviest))
-        lines.append(f"    {server} {address} weight {share}")
+        lines.append(f"    {server} {address} weight {shares[place]}")
     return CONFIGURATION.format(
         backend=BACKEND,
         balance=BALANCE[policy],
