@@ -94,7 +94,7 @@ percent, on measurements that were left out: the fit was repeated without them, 
   scatter of the simulation. Where too few systems would be expensive, take the number at 95 %. [intervals.md](intervals.md) explains
   where the intervals come from, and how often they held.
 - **A mark (`*`)** says that a prediction rests on a datasheet, or on values of a relative. Its interval is wider;
-  [limits.md](limits.md) lists what was never measured at all.
+  [limits.md](scope.md#limits) lists what was never measured at all.
 - **Your own measurements help more than anything else.** Ten points of one curve, given to [calibrate](calibrate.md), bring the time per
   token of the same model and GPU from 5 % to 3 %. Before you buy, [measure](bench.md) the chosen deployment and size again.
 

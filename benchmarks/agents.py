@@ -254,6 +254,7 @@ def replay() -> str:
     from tonnage.api.question.simulation import simulation_of
     from tonnage.formats.sessions import read_sessions
     from tonnage.simulator.kernel import warm_up
+    from tonnage.simulator.simulate import run
     from tonnage.simulator.spec import spec_of
 
     deployment = simulation_of(
@@ -266,7 +267,7 @@ def replay() -> str:
     if sessions is None:
         raise SystemExit(f"{SESSIONS}: holds no sessions")
     fitting = sessions.within(deployment.model.max_context)
-    record = spec_of(deployment).run(fitting.chosen(np.arange(len(fitting)), concurrency=LANES))
+    record = run(spec_of(deployment), fitting.chosen(np.arange(len(fitting)), concurrency=LANES))
     ran, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     tokens = record.isl.sum() / 1e9
     took = (

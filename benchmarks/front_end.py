@@ -33,6 +33,7 @@ from scipy.optimize import nnls
 from tests.engines.vllm_server import VERSION, cores, engines_python, tiny_model, vllm
 from tests.strategies import coefficient_array
 from tonnage.perf.step import StepModel
+from tonnage.simulator.kernel import run_instance
 from tonnage.simulator.request import DECODE_SEQUENCES, PREFILL_SEQUENCES
 from tonnage.simulator.spec import EngineSpec
 from tonnage.spec.catalog import find_engine
@@ -258,11 +259,8 @@ def simulated(point: Measured, costs: Sequence[float]) -> float:
     trace = Workload(
         **lengths, arrivals=ClosedLoop(concurrency=load.streams), requests=load.requests
     ).trace(0)
-    steps = (
-        EngineSpec(step=model, knobs=knobs, blocks=1_000_000)
-        .recorded(trace, most_steps=100_000)[1]
-        .steps
-    )
+    spec = EngineSpec(step=model, knobs=knobs, blocks=1_000_000)
+    steps = run_instance(spec, [trace], most_steps=100_000)[1].steps
     tokens = steps[:, DECODE_SEQUENCES] + steps[:, PREFILL_SEQUENCES] > 0
     return (
         load.requests * (request + load.isl * prompt_token + load.osl * (message + token))

@@ -47,8 +47,17 @@ def trees(root: Path = ROOT) -> Iterator[tuple[Path, ast.Module]]:
         yield file, ast.parse(file.read_text(encoding="utf-8"))
 
 
-def statements(tree: ast.Module) -> int:
-    """Statements, docstrings not counted."""
+def blocks(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements below a node; expressions, which hold none, are not walked through."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, name, ()):
+            if isinstance(child, ast.stmt):
+                yield child
+            yield from blocks(child)
+
+
+def statements(tree: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Statements of a file, or below the line of a function; docstrings are not counted."""
 
     def is_string(node: ast.stmt) -> bool:
         return (
@@ -57,7 +66,7 @@ def statements(tree: ast.Module) -> int:
             and isinstance(node.value.value, str)
         )
 
-    return sum(isinstance(node, ast.stmt) and not is_string(node) for node in ast.walk(tree))
+    return sum(not is_string(node) for node in blocks(tree))
 
 
 def stored(tree: ast.Module) -> Iterator[str]:
@@ -78,9 +87,10 @@ def unspoken(tree: ast.Module) -> Counter[str]:
 
 def mirrored(root: Path = ROOT) -> tuple[int, int]:
     """Modules with a test file of their name in the folder of the same name, and all modules."""
-    modules = [file for file, _ in trees(root) if file.name != "__init__.py"]
+    package = root / "src" / "tonnage"
+    modules = [file for file in package.rglob("*.py") if file.name != "__init__.py"]
     places = [
-        root / "tests" / file.relative_to(root / "src" / "tonnage").with_name(f"test_{file.name}")
+        root / "tests" / file.relative_to(package).with_name(f"test_{file.name}")
         for file in modules
     ]
     return sum(place.exists() for place in places), len(modules)
@@ -106,14 +116,14 @@ def way(tokens: Sequence[str] = QUESTION) -> list[tuple[str, str]]:
     through the thread that simulates; the run that loads the compiled loop is none of the question.
     """
     from tonnage.cli.main import run
-    from tonnage.simulator.kernel.driven import Loop
+    from tonnage.simulator.kernel.driven import drive
 
-    asker, loop = threading.get_ident(), Loop.__call__.__code__
+    asker, loop = threading.get_ident(), drive.enter.__code__
 
     def look(frame: FrameType, event: str, _: object) -> None:
-        if event != "call" or frame.f_code is not loop:
+        if event != "call" or frame.f_code is not loop:  # numba tells of a compiled call as well
             return
-        frames = _frames(frame)
+        frames = _frames(sys._getframe(1))
         if threading.get_ident() != asker:
             frames = _frames(sys._current_frames()[asker]) + frames
         if "warm_up" not in [function for _, function in frames]:

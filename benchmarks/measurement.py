@@ -48,6 +48,7 @@ from tonnage.perf.terms_file import overlaid, shipped
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import Measurement
+from tonnage.simulator.simulate import run
 from tonnage.simulator.spec import engine_spec
 from tonnage.sizing.loads.confidence import metric_of, slower
 from tonnage.sizing.loads.runs import Runs
@@ -210,7 +211,7 @@ def measured(row: dict[str, Any], machine: Machine, rng: np.random.Generator) ->
     trace = workload_of(point, step, turnaround_s=client_turnaround_s(d)).trace(
         int(rng.integers(1 << 30))
     )
-    reported = reported_metrics(engine_spec(d, step, instance.knobs, instance.memory).run(trace))
+    reported = reported_metrics(run(engine_spec(d, step, instance.knobs, instance.memory), trace))
     of_ttft, of_steps = rng.standard_normal(2)
     scatter = {
         "ttft_ms": of_ttft,

@@ -1,45 +1,54 @@
 """Changes one place of the source at a time, in a copy of this checkout, and prints which of them no test notices.
 
     ./benchmark mutations --seed 7 --sample 100
-
-    ./benchmark mutations --seed 7 --sample 150 --calls calls.json --output mutants.jsonl
+    ./benchmark mutations --seed 7 --sample 150 --output mutants.jsonl
 
 Cosmic Ray's operators make the changes. Each line of ROOMS (or of what --in names) that holds
 something to change is as likely; one of its places is drawn, then one of the operators for it.
-Types, and the bits of whole numbers, are left as they are. Test files that name the changed
-function are tried first, with the quickest tests that call it (--calls notes once, in half an hour,
-which functions each test calls); then further files that name it, further tests that call it, and
-the nearest by imports, until a test fails or --budget CPU seconds are spent. What no test notices
-is printed as a difference: a reader judges whether it changes any answer. --output keeps each
-result at once, and a further run goes on from there. A change takes 5 to 60 CPU seconds; one of what
-numba compiles 15 to 40 more, since all tests of it share one compilation.
+Types, and the bits of whole numbers, are left as they are.
+
+One process imports the package and collects the core's tests once. All tests then run once with a
+mark at each changed line, which says which tests reach it, and in how long (500 CPU seconds; --reach
+keeps it). For each change inside of a function that process forks, gives the function its changed
+code, and runs the tests that reach the line, the quickest first, until one fails or --budget CPU
+seconds are spent: mostly under a second. What runs at import or is compiled by numba is changed in
+the file, and the nearest test files run in a process of their own: 10 to 60 CPU seconds. What no
+test notices is printed as a difference: a reader judges whether it changes any answer. --output keeps
+each result at once, and a further run goes on from there. Commands that tests start as processes
+have the source as it is.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import functools
+import gc
 import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from difflib import unified_diff
 from inspect import CO_OPTIMIZED
+from itertools import zip_longest
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
 import pytest
+from grimp import build_graph
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "src/tonnage/"
@@ -54,31 +63,20 @@ FIRST, FILES = 6, 40
 CORE = "not (browser or docker_compose or promtool or live or accuracy or claims or install or notebooks or compress or engines or fuzz)"
 """The tests that CI runs, without those of other programs."""
 
-TRACED = [
-    f"tests/{name}"
-    for name in (
-        "laws",
-        "cost",
-        "results",
-        "perf",
-        "evidence",
-        "bench",
-        "gateway",
-        "simulator",
-        "sizing",
-        "cli",
-    )
-]
-"""The tests whose calls are noted where --calls names a file that is absent, which takes half an hour."""
-
-NAMED = 3
-"""Files that name the changed function, of those that are tried at first where callers are known."""
-
-FIRST_S = 6
-"""Seconds of the tests that are tried at first."""
-
 SLOWEST_S = 900
 """Wall time after which tests are taken not to end."""
+
+COMPILED = (
+    "simulator/kernel/",
+    "simulator/autoscaler.py",
+    "simulator/request.py",
+    "simulator/rules.py",
+    "simulator/router.py",
+    "perf/step.py",
+    "perf/step_terms.py",
+    "results/requests.py",
+)
+"""What numba compiles, by `simulator/kernel/driven.py`: a change of it in memory is none of the compiled."""
 
 
 class Budget:
@@ -90,94 +88,13 @@ class Budget:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Undo the order of a whole run; of a file of which tests are named, leave out the others."""
-        places = [
-            (
-                min(
-                    self.places.get(name, len(self.places))
-                    for name in (item.nodeid, item.nodeid.partition("::")[0])
-                ),
-                item,
-            )
-            for item in items
-        ]
-        items[:] = [
-            item
-            for place, item in sorted(places, key=lambda pair: pair[0])
-            if place < len(self.places)
-        ]
+        """Undo the order of a whole run."""
+        items.sort(key=lambda item: self.places[item.nodeid.partition("::")[0]])
 
     def pytest_runtest_logfinish(self) -> None:
         """Stop as if it were the end."""
         if sum(os.times()[:4]) > self.budget_s:
             pytest.exit("the budget is spent", returncode=0)
-
-
-class Calls:
-    """A plugin of pytest: the functions of the package that each test calls, and its seconds, of which those of a file's fixtures are no part."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.codes: dict[int, CodeType] = {}
-        self.tests: dict[str, tuple[float, list[str]]] = {}
-        self.fixtures: dict[str, set[str]] = defaultdict(set)
-
-    def note(self, frame: FrameType, event: str, _: object) -> None:
-        """Keep the code that begins; the interpreter calls this."""
-        if event == "call":
-            self.codes[id(frame.f_code)] = frame.f_code
-
-    def called(self) -> set[str]:
-        """The functions since the last call of this."""
-        sys.setprofile(None)
-        codes, self.codes = self.codes, {}
-        return {name_of(code) for code in codes.values() if SOURCE in code.co_filename}
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """What fixtures call counts for each test of the file, as others may have made them."""
-        sys.setprofile(self.note)
-        try:
-            return (yield)
-        finally:
-            self.fixtures[item.nodeid.partition("::")[0]] |= self.called()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Functions and seconds of a test."""
-        began = time.process_time()
-        sys.setprofile(self.note)
-        try:
-            return (yield)
-        finally:
-            self.tests[item.nodeid] = (time.process_time() - began, sorted(self.called()))
-
-    def pytest_sessionfinish(self) -> None:
-        """Write the tests of each function, the quickest first."""
-        tests = defaultdict(list)
-        for name, (seconds, functions) in sorted(self.tests.items(), key=lambda pair: pair[1][0]):
-            for function in {*functions, *self.fixtures[name.partition("::")[0]]}:
-                tests[function].append((name, round(seconds, 3)))
-        self.path.write_text(json.dumps(tests))
-
-
-def name_of(code: CodeType) -> str:
-    """File and name of a function; what is inside of its comprehensions and lambdas is its own."""
-    return (
-        f"{code.co_filename.rpartition(SOURCE)[2]}:{code.co_qualname.partition('.<locals>.<')[0]}"
-    )
-
-
-def function_of(path: Path, line: int) -> str:
-    """File and name of the innermost function of a line, "" outside of all."""
-    name, codes = "", [compile(path.read_text(), str(path), "exec")]
-    for code in codes:
-        if code.co_flags & CO_OPTIMIZED and line in {number for *_, number in code.co_lines()} | {
-            code.co_firstlineno
-        }:
-            name = name_of(code)
-        codes += [part for part in code.co_consts if isinstance(part, CodeType)]
-    return name
 
 
 def places(text: str, line: int) -> dict[tuple[int, str], list[tuple[Any, int]]]:
@@ -311,7 +228,7 @@ def concerned(graph: Any, file: str, line: int) -> list[str]:
                 )
             )
     compared = (
-        "tests/simulator/test_kernel.py"
+        "tests/simulator/kernel/test_run.py"
         if file.startswith(("simulator/kernel/", "simulator/reference/"))
         else ""
     )
@@ -321,7 +238,10 @@ def concerned(graph: Any, file: str, line: int) -> list[str]:
 
 
 def copied(folder: Path) -> Path:
-    """The files of this checkout as they are, with a compiled simulator, beside the measured files."""
+    """The files of this checkout as they are, with a compiled simulator, beside the measured files.
+
+    What numba has compiled of the same files is taken along: it goes by their times.
+    """
     copy = folder / "checkout"
     done = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
@@ -334,6 +254,9 @@ def copied(folder: Path) -> Path:
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
+    for path in (ROOT / "src").rglob("*.nb[ci]"):
+        (copy / path.relative_to(ROOT)).parent.mkdir(exist_ok=True)
+        shutil.copy2(path, copy / path.relative_to(ROOT))
     if (ROOT.parent / "shared").exists():
         (folder / "shared").symlink_to(ROOT.parent / "shared")
     subprocess.run([sys.executable, "-c", WARM], cwd=copy, check=True, env=environment(copy))
@@ -377,35 +300,290 @@ def noticed(copy: Path, tests: list[str], budget_s: float) -> str:
     return "" if nothing else (failed or output.splitlines() or ["no word"])[-1][:110]
 
 
-def in_turns(
-    graph: Any, file: str, line: int, calls: dict[str, list[tuple[str, float]]]
-) -> tuple[list[str], list[str]]:
-    """The tests of a changed line, those to try at first and the others.
+class Change(NamedTuple):
+    """A changed line: the new text of its file."""
 
-    At first come the files that name its function, and tests that call it: laws and those of its
-    room before others, and quick ones before slow ones.
-    """
-    near = ("tests/laws/", f"tests/{file.partition('/')[0]}/")
-    callers = sorted(
-        calls.get(function_of(ROOT / SOURCE / file, line), []),
-        key=lambda test: (
-            sum(test[1] > bound for bound in (0.2, 1.0, 5.0)),
-            not test[0].startswith(near),
-            test[0].partition("::")[0],
-        ),
+    number: int
+    file: str
+    line: int
+    operator: str
+    new: str
+
+    @property
+    def module(self) -> str:
+        """The module of the file."""
+        return "tonnage." + self.file.removesuffix(".py").removesuffix("/__init__").replace(
+            "/", "."
+        )
+
+
+def shape(code: CodeType) -> tuple[object, ...]:
+    """What a code object does, without its lines; what it defines is compared by itself."""
+    constants = [None if isinstance(part, CodeType) else repr(part) for part in code.co_consts]
+    return (
+        code.co_code,
+        code.co_names,
+        code.co_varnames,
+        code.co_freevars,
+        code.co_flags,
+        *constants,
     )
-    first, seconds = list[str](), 0.0
-    for name, duration in callers:
-        files = {name.partition("::")[0] for name in (*first, name)}
-        if seconds < FIRST_S and len(files) <= FIRST:
-            first.append(name)
-            seconds += duration
-    files = concerned(graph, file, line)
-    near_files = files[: NAMED if first else FIRST]
-    others = [name for name in files if name not in near_files]
-    return near_files + first, others[:FIRST] + [
-        name for name, _ in callers if name not in first
-    ] + others[FIRST:]
+
+
+def changed_codes(old: CodeType, new: CodeType) -> dict[tuple[str, int], CodeType] | None:
+    """The functions of a file whose code differs, by name and first line, with their new code.
+
+    None where more than functions differ: what runs at import, or how functions lie in each other.
+    """
+    codes: dict[tuple[str, int], CodeType] = {}
+    pairs = [(old, new, False)]
+    for before, after, inner in pairs:
+        parts = [
+            [part for part in code.co_consts if isinstance(part, CodeType)]
+            for code in (before, after)
+        ]
+        if len(parts[0]) != len(parts[1]) or before.co_freevars != after.co_freevars:
+            return None
+        differs = shape(before) != shape(after)
+        if not before.co_flags & CO_OPTIMIZED and differs:
+            return None
+        pairs += [(*pair, inner or differs) for pair in zip(*parts, strict=True)]
+        if before.co_flags & CO_OPTIMIZED and before != after:
+            codes[before.co_qualname, before.co_firstlineno] = after
+    return codes
+
+
+def statement_at(tree: ast.Module, line: int) -> tuple[list[ast.stmt], int] | None:
+    """The block and the place in it of the innermost statement of a line; None outside of functions."""
+    inside = [
+        (statement.lineno, block, place)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        for field in ("body", "orelse", "finalbody")
+        if isinstance(block := getattr(node, field, None), list)
+        for place, statement in enumerate(block)
+        if statement.lineno <= line <= (statement.end_lineno or 0)
+    ]
+    return max(inside, key=lambda part: part[0])[1:] if inside else None
+
+
+def marked(text: str, lines: dict[int, int]) -> str:
+    """The program with a mark before the statement of each of these lines, by number, that is in a
+    function.
+    """
+    tree = ast.parse(text)
+    for number, line in lines.items():
+        if (statement := statement_at(tree, line)) is not None:
+            block, place = statement
+            block.insert(place, ast.parse(f"_reached({number})").body[0])
+    return ast.unparse(tree)
+
+
+class Session:
+    """A plugin of pytest that runs the collected tests in forks, with changed functions."""
+
+    def __init__(self, changes: list[Change], options: argparse.Namespace) -> None:
+        self.changes, self.options = changes, options
+        self.failed = ""
+        self.functions: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
+        self.unfreeze = gc.unfreeze  # the tests' own plugin takes it away
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the first failure."""
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+
+    def replace(self, file: str, codes: dict[tuple[str, int], CodeType]) -> None:
+        """Give the live functions of a file their new code."""
+        for (name, line), code in codes.items():
+            for function in self.functions[file, name, line]:
+                function.__code__ = code
+
+    def codes(self, file: str, new: str) -> dict[tuple[str, int], CodeType] | None:
+        """`changed_codes` of a file of this checkout."""
+        path = ROOT / SOURCE / file
+        with warnings.catch_warnings(action="ignore"):  # such as "is" with a literal
+            codes = [compile(text, str(path), "exec") for text in (path.read_text(), new)]
+        return changed_codes(*codes)
+
+    def fork(self, work: Callable[[], None], cpu_s: float) -> int:
+        """Do something in a fork, which is ended after so many CPU seconds; its exit status."""
+        child = os.fork()
+        if child:
+            signal.signal(signal.SIGALRM, lambda *_: os.kill(child, signal.SIGKILL))
+            signal.alarm(SLOWEST_S)
+            status = os.waitpid(child, 0)[1]
+            signal.alarm(0)
+            return status
+        try:
+            silent = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(silent, 1)
+            os.dup2(silent, 2)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s)))
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+
+    @staticmethod
+    def run(item: pytest.Item, following: pytest.Item | None) -> None:
+        """Run a test as pytest does."""
+        item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+
+    def reach(self, items: list[pytest.Item], to: Path) -> None:
+        """Run all tests with the marks, and write for each its CPU seconds and the numbers of the
+        changes that it reached.
+        """
+        marks = defaultdict[str, dict[int, int]](dict)
+        for change in self.changes:
+            if not change.file.startswith(COMPILED):
+                marks[change.file][change.number] = change.line
+        reached: set[int] = set()
+
+        def work() -> None:
+            vars(builtins)["_reached"] = reached.add
+            for file, lines in marks.items():
+                self.replace(
+                    file, self.codes(file, marked((ROOT / SOURCE / file).read_text(), lines)) or {}
+                )
+            with to.open("a") as rows:
+                for item, following in zip_longest(items, items[1:]):
+                    reached.clear()
+                    self.failed, began = "", time.process_time()
+                    self.run(item, following)
+                    seconds = round(time.process_time() - began, 3)
+                    row = [item.nodeid, seconds, [] if self.failed else sorted(reached)]
+                    rows.write(json.dumps(row) + "\n")
+                    rows.flush()
+
+        self.fork(work, 10_000)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Which tests reach what, and then every change."""
+        self.unfreeze()
+        for part in gc.get_objects():
+            if isinstance(part, FunctionType) and SOURCE in part.__code__.co_filename:
+                code = part.__code__
+                file = code.co_filename.rpartition(SOURCE)[2]
+                self.functions[file, code.co_qualname, code.co_firstlineno].append(part)
+        gc.freeze()
+        items = {item.nodeid: item for item in session.items}
+        folders = defaultdict[str, list[pytest.Item]](list)
+        for item in session.items:
+            folders[item.nodeid.partition("/")[2].partition("/")[0]].append(item)
+        to = self.options.reach or Path(tempfile.mkstemp()[1])
+        rows = (
+            [json.loads(row) for row in to.read_text().splitlines()] if to.exists() else list[Any]()
+        )
+        tried = {name for name, *_ in rows}
+        for folder, part in folders.items():
+            if part := [item for item in part if item.nodeid not in tried]:
+                began = time.monotonic()
+                self.reach(part, to)
+                announce(
+                    f"{len(part):,} tests of {folder} ran once in {time.monotonic() - began:.0f} s"
+                )
+        rows = [json.loads(row) for row in to.read_text().splitlines()]
+        done = results_of(self.options)
+        graph = build_graph("tonnage", cache_dir=None)
+        for change in self.changes:
+            if change.number not in {result["number"] for result in done}:
+                began = time.monotonic()
+                tests = sorted(
+                    (seconds, name) for name, seconds, numbers in rows if change.number in numbers
+                )
+                codes = self.codes(change.file, change.new)
+                tree = ast.parse((ROOT / SOURCE / change.file).read_text())
+                if (
+                    codes is None
+                    or change.file.startswith(COMPILED)
+                    or statement_at(tree, change.line) is None
+                ):
+                    by, how = self.in_file(graph, change), "in the file"
+                else:
+                    by, how = self.in_memory(
+                        change, codes, [items[name] for _, name in tests if name in items]
+                    )
+                done.append(noted(self.options, change, by, how, time.monotonic() - began))
+        announce(
+            f"{sum(result['by'] != '' for result in done)} of {len(done)} changes were noticed"
+        )
+        return True
+
+    def in_memory(
+        self, change: Change, codes: dict[tuple[str, int], CodeType], items: list[pytest.Item]
+    ) -> tuple[str, str]:
+        """The first test that fails with the changed functions, "" where none does; and how many
+        tests reach them.
+        """
+        failure_file = Path(tempfile.mkstemp()[1])
+
+        def work() -> None:
+            self.replace(change.file, codes)
+            for item, following in zip_longest(items, items[1:]):
+                self.failed = ""
+                failure_file.write_text(f"no end of {item.nodeid}")
+                self.run(item, following)
+                failure_file.write_text(self.failed)
+                if self.failed or sum(os.times()[:4]) > self.options.budget:
+                    return
+
+        status = self.fork(work, self.options.budget * 3) if items else 0
+        by = failure_file.read_text()
+        failure_file.unlink()
+        return by or ("the process died" if status else ""), f"{len(items)} tests reach it"
+
+    def in_file(self, graph: Any, change: Change) -> str:
+        """The same of what runs at import or is compiled: in a process of its own."""
+        path = ROOT / SOURCE / change.file
+        old = path.read_text()
+        path.write_text(change.new)
+        files = concerned(graph, change.file, change.line)
+        by = noticed(ROOT, files[:FIRST], self.options.budget / 2) or noticed(
+            ROOT, files[FIRST:], self.options.budget / 2
+        )
+        path.write_text(old)
+        return by
+
+
+def results_of(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """What was tried before."""
+    if options.output is None or not options.output.exists():
+        return []
+    return [json.loads(row) for row in options.output.read_text().splitlines()]
+
+
+def noted(
+    options: argparse.Namespace, change: Change, by: str, how: str, seconds: float
+) -> dict[str, Any]:
+    """A result, which is printed and written."""
+    old = (ROOT / SOURCE / change.file).read_text()
+    lines = list(unified_diff(old.splitlines(), change.new.splitlines(), lineterm="", n=0))[3:]
+    result = {
+        "number": change.number,
+        "seconds": round(seconds),
+        "place": f"{change.file}:{change.line}",
+        "operator": change.operator,
+        "by": by,
+        "how": how,
+        "change": lines,
+    }
+    if options.output:
+        with options.output.open("a") as rows:
+            rows.write(json.dumps(result) + "\n")
+    verdict = f"killed by {by}" if by else "ALIVE"
+    announce(
+        f"{change.number:3} {seconds:4.0f} s  {result['place']} {change.operator} ({how}) {verdict}"
+    )
+    if not by:
+        announce("\n".join(f"      {row}" for row in lines))
+    return result
+
+
+def announce(text: str) -> None:
+    """Print at once."""
+    print(text, flush=True)
 
 
 def main() -> None:
@@ -427,9 +605,10 @@ def main() -> None:
     )
     parser.add_argument("--only", nargs="+", type=int, help="numbers of the sample to try")
     parser.add_argument(
-        "--calls",
-        type=Path,
-        help="file of the functions that each test calls; written where it is absent",
+        "--tests", nargs="+", default=["tests"], help="folders and files of tests that are run"
+    )
+    parser.add_argument(
+        "--reach", type=Path, help="file of the changes that each test reaches; goes on from there"
     )
     parser.add_argument(
         "--output",
@@ -437,89 +616,37 @@ def main() -> None:
         help="file to add the results to; changes that it has are not tried again",
     )
     parser.add_argument("--test", nargs="+", help=argparse.SUPPRESS)
-    parser.add_argument("--trace", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    arguments = ["-m", CORE, "-p", "no:cacheprovider"]
     if options.test:
+        plugins: list[object] = [Budget(options.test, options.budget)]
+        sys.exit(pytest.main(["-x", *arguments, *options.test], plugins=plugins))
+    if options.inside:
+        changes = [
+            Change(number, *change)
+            for number, change in enumerate(drawn(options.seed, options.sample, options.rooms))
+            if not options.only or number in options.only
+        ]
         sys.exit(
             pytest.main(
-                [
-                    "-x",
-                    "-m",
-                    CORE,
-                    "-p",
-                    "no:cacheprovider",
-                    *{name.partition("::")[0]: 0 for name in options.test},
-                ],
-                plugins=[Budget(options.test, options.budget)],
+                ["-s", "-q", "--no-header", *arguments, *options.tests],
+                plugins=[Session(changes, options)],
             )
         )
-    if options.trace is not None:
-        sys.exit(
-            pytest.main(
-                ["-m", CORE, "-p", "no:cacheprovider", *options.trace],
-                plugins=[Calls(options.calls)],
-            )
-        )
-    from grimp import build_graph
-
-    graph = build_graph("tonnage", cache_dir=None)
-    results = (
-        [json.loads(row) for row in options.output.read_text().splitlines()]
-        if options.output and options.output.exists()
-        else []
-    )
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         copy = copied(Path(folder))
-        if options.calls and not options.calls.exists():
-            traced = [
-                sys.executable,
-                "-P",
-                str(copy / "benchmarks/mutations.py"),
-                "--calls",
-                str(options.calls.resolve()),
-                "--trace",
-                *TRACED,
-            ]
-            subprocess.run(traced, cwd=copy, env=environment(copy), check=False)
-        calls = json.loads(options.calls.read_text()) if options.calls else {}
-        for number, (file, line, operator, new) in enumerate(
-            drawn(options.seed, options.sample, options.rooms)
-        ):
-            if (options.only and number not in options.only) or number in {
-                result["number"] for result in results
-            }:
-                continue
-            path = copy / SOURCE / file
-            old = path.read_text()
-            began = time.monotonic()
-            path.write_text(new)
-            first, others = in_turns(graph, file, line, calls)
-            by = noticed(copy, first, options.budget / 2) or noticed(
-                copy, others, options.budget / 2
-            )
-            path.write_text(old)
-            changed = list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0))[3:]
-            results.append(
-                {
-                    "number": number,
-                    "seconds": round(time.monotonic() - began),
-                    "place": f"{file}:{line}",
-                    "operator": operator,
-                    "by": by,
-                    "change": changed,
-                }
-            )
-            if options.output:
-                with options.output.open("a") as lines:
-                    lines.write(json.dumps(results[-1]) + "\n")
-            verdict = f"killed by {by}" if by else "ALIVE"
-            print(
-                f"{number:3} {results[-1]['seconds']:4} s  {file}:{line} {operator} {verdict}",
-                flush=True,
-            )
-            if not by:
-                print(*(f"      {row}" for row in changed), sep="\n", flush=True)
-    print(f"{sum(result['by'] != '' for result in results)} of {len(results)} changes were noticed")
+        command = [
+            sys.executable,
+            "-P",
+            str(copy / "benchmarks/mutations.py"),
+            *sys.argv[1:],
+            "--inside",
+        ]
+        for name in ("reach", "output"):
+            if path := getattr(options, name):
+                command += [f"--{name}", str(path.resolve())]
+        sys.exit(subprocess.run(command, cwd=copy, env=environment(copy), check=False).returncode)
 
 
 if __name__ == "__main__":

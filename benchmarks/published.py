@@ -141,14 +141,16 @@ def ran(
 ) -> Summary:
     """A run whose lengths vary as those of ShareGPT do, with the means that a source states."""
     from tonnage.results.metrics import summarize
+    from tonnage.simulator.simulate import run
     from tonnage.simulator.spec import spec_of
     from tonnage.spec.lengths import parse_lengths
     from tonnage.spec.workload import Workload
 
     prompts, outputs = (parse_lengths(f"lognormal:{mean},{mean}", "lengths") for mean in (isl, osl))
     return summarize(
-        spec_of(deployment).run(
-            Workload(isl=prompts, osl=outputs, arrivals=arrivals, requests=requests).trace(0)
+        run(
+            spec_of(deployment),
+            Workload(isl=prompts, osl=outputs, arrivals=arrivals, requests=requests).trace(0),
         )
     )
 

@@ -5,7 +5,7 @@ request ends once, and nothing grows.
     ./benchmark soak --minutes 10 --rate 6 --instances 4
 
 Simulated instances behind the gateway; prompts of 2,000 tokens and answers of 200, streamed. The KV
-cache of an instance is filled first, since the names of its blocks take memory until it is full. The
+cache of an instance is filled twice first: the table of its blocks' names grows until then. The
 client's record is compared with its count of requests and with the gateway's, and memory and open
 files of the gateway and of an instance that is never killed are read every ten seconds. The exit
 code is 1 where a request has no end, or two, or where memory or open files grow.
@@ -49,7 +49,7 @@ CLIENT: dict[str, Any] = {
 }
 ISL = 2_000
 EVERY_S = 10.0
-# growth between the second quarter and the last; tables of a full cache are made larger once
+# growth between the second quarter and the last
 MOST_MB, MOST_FILES = 30.0, 20
 
 
@@ -112,8 +112,11 @@ def pid_of(port: str, verb: str) -> int:
 
 
 def fill(url: str) -> int:
-    """Send an instance prompts until each block of its KV cache has had a name, which takes memory
-    as long as the cache is not full; how many.
+    """Send an instance prompts until each block of its KV cache has had two names; how many.
+
+    The first ones take memory as long as the cache is not full. With the second ones Python makes
+    the table of names anew, once, with three times as much room as it has names, since those that
+    come while others go use up the room of a table.
     """
     labels = next(
         line for line in fetch(f"{url}/metrics").splitlines() if "num_gpu_blocks=" in line
@@ -122,7 +125,7 @@ def fill(url: str) -> int:
         int(re.search(rf'{name}="(\d+)"', labels)[1])  # type: ignore[index]
         for name in ("num_gpu_blocks", "block_size")
     )
-    count = blocks // (ISL // tokens) + 1
+    count = 2 * blocks // (ISL // tokens) + 1
     load: dict[str, Any] = {
         "concurrency": 32,
         "request_count": count,

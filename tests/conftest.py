@@ -28,14 +28,14 @@ settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("core")
 
 LONGEST = """
-docs page/browser_size cli/tables cli/examples sizing/recorded_sessions api/running/serve
+docs page/size_view cli/tables cli/examples sizing/recorded_sessions api/running/serve
 sizing/prefix_cache sizing/search/search sizing/loads/fleet_check cli/first_screen
-sizing/sensitivity deploy/every_target simulator/kernel cli/explain_and_diff bench/conversations
+sizing/sensitivity deploy/every_target simulator/kernel/run cli/saved_plans bench/conversations
 sizing/loads/confidence cli/absurd_numbers sizing/steadiness cli/simulate cli/bad_input
 sizing/fleet/existing simulator/reference/prefix_cache bench/cli simulator/pools
-evidence/measurement sizing/use_cases bench/measure api/question/choice workload/describe cli/size
+evidence/measurement sizing/use_cases bench/measure api/question/choice workload/fit cli/size
 bench/infer simulator/fleet page/ui api/question/objectives bench/find_max serve/app watch/verify layers
-simulator/engine sizing/fleet/autoscaling evidence/calibrate deploy/alerts evidence/own_terms
+simulator/engine sizing/fleet/autoscaling evidence/calibrate deploy/monitoring evidence/own_terms
 bench/receiver simulator/services/batching
 """
 """The files of more than three CPU seconds or of few and long tests, about the longest first: none

@@ -7,10 +7,12 @@ import importlib.util
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from benchmarks import field, utilisation
+from benchmarks import field, mutations, utilisation
 from benchmarks.claims import SENSITIVITY, Claim, claims, drawn_at, of_the_sensitivity, planned
 from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError
@@ -233,3 +235,71 @@ def test_what_a_source_taught_is_undone_while_it_is_left_out() -> None:
             without = step_model(d).seconds(0, 0, 8, 0, 800)
         assert (without < shipped) == faster
         assert step_model(d).seconds(0, 0, 8, 0, 800) == shipped
+
+
+PROGRAM = """
+LIMIT = 3
+
+def outer(values):
+    def inner(value):
+        return value + 1
+    return [
+        inner(value)
+        for value in values
+        if value < LIMIT
+    ]
+
+class Kept:
+    def last(self):
+        if LIMIT:
+            return 1
+        else:
+            return 2
+"""
+
+
+def changed(old: str, new: str) -> set[str] | None:
+    programs = [compile(text, "f.py", "exec") for text in (PROGRAM, PROGRAM.replace(old, new))]
+    codes = mutations.changed_codes(*programs)
+    return None if codes is None else {name for name, _ in codes}
+
+
+def test_a_mutant_of_a_function_is_its_code_and_what_runs_at_import_is_none() -> None:
+    assert changed("value + 1", "value - 1") == {"outer", "outer.<locals>.inner"}
+    assert changed("value < LIMIT", "value > LIMIT") == {"outer", "outer.<locals>.<listcomp>"}
+    assert changed("return 2", "return 3") == {"Kept.last"}
+    assert changed("LIMIT = 3", "LIMIT = 4") is None
+    assert changed("class Kept:", "@object.__new__\nclass Kept:") is None
+    assert changed("x", "x") == set()
+
+
+def test_a_changed_line_of_a_function_is_marked_before_its_statement() -> None:
+    lines = {
+        number: PROGRAM[: PROGRAM.index(part)].count("\n") + 1
+        for number, part in enumerate(["value + 1", "value < LIMIT", "return 2", "LIMIT = 3"])
+    }
+    reached: list[int] = []
+    program: dict[str, Any] = {"_reached": reached.append}
+    exec(mutations.marked(PROGRAM, lines), program)
+    assert not reached  # the line of LIMIT is in no function
+    assert program["outer"]([1, 5]) == [2]
+    assert reached == [1, 0]
+    assert program["Kept"]().last() == 1
+    assert reached == [1, 0]
+    program["LIMIT"] = 0
+    assert program["Kept"]().last() == 2
+    assert reached == [1, 0, 2]
+
+
+def test_each_source_counts_once_in_the_centre_of_what_users_measured() -> None:
+    def measured(source: str, load: str, ratio: float) -> tuple[dict[str, str], Any, float]:
+        row = SimpleNamespace(
+            errors={"itl_ms": 0.0}, predicted={"itl_ms": 10.0 * ratio}, measured={"itl_ms": 10.0}
+        )
+        return {"source": source, "load": load}, row, 1.0
+
+    many = [measured("many rows", "1-8", 2.0)] * 9
+    others = [measured("right", "open", 1.0), measured("short", "9-64", 0.5)]
+    bursts = [measured("burst", "burst", 8.0)]
+    *_, line = field.centres([*many, *others, *bursts])
+    assert line.startswith("| TPOT | 3 | +0 % | +0 % | 0.69 |")  # log 2, of three logarithms

@@ -109,6 +109,8 @@ def test_cells_may_hold_commas_and_line_ends() -> None:
         (b"", "is empty; its first line names the columns isl"),
         (b"osl,x\n1,2\n", "has no column isl; it has osl, x"),
         (b"a secret\n1\n", "has no column isl, and its first line names no columns"),
+        (b"isl,osl,ISL \n1,2,3\n", "has two columns isl; leave one of them out"),
+        (b"isl,a:b,a:b\n1,2,3\n", "has two columns of one name; leave one of them out"),
         (b'isl\n"1\n', "line 2: not a CSV line"),
         (b"isl\n\xff\n", "not UTF-8 text at byte 4"),
         (b"isl\n\0\n", "holds binary data at character 4"),

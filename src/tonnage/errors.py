@@ -24,19 +24,12 @@ from typing import Any
 
 from tonnage.scope import refused
 
+# What a command's exit code says
 DONE = 0
-FAILED = 1
-BAD_INPUT = 2
-NO_ANSWER = 3
+FAILED = 1  # something failed that is not the asker's fault
+BAD_INPUT = 2  # what was given cannot be used
+NO_ANSWER = 3  # what was given is valid, and there is no acceptable answer to it
 INTERRUPTED = 130
-EXIT_CODES = {
-    DONE: "done",
-    FAILED: "something failed that is not the asker's fault",
-    BAD_INPUT: "what was given cannot be used",
-    NO_ANSWER: "what was given is valid, and there is no acceptable answer to it",
-    INTERRUPTED: "interrupted",
-}
-"""What a command's exit code says."""
 
 Path = tuple[str, ...]
 """The place of an argument, such as ("search", "tp"), or its name alone where no other has it."""

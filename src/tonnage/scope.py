@@ -70,6 +70,20 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "model": (
         (
+            r"(chat)?gpt-?(3\.5|4|5)(?!\d).*|chatgpt.*|o[134](-.*)?|claude.*|gemini.*|grok-[3-9].*",
+            (
+                "its weights are not published, so that only its maker runs it; name an open model"
+                " of like quality"
+            ),
+        ),
+        (
+            r".*(qwen3-(vl-)?(embedding|reranker)|nv-embed|e5-mistral|gte-qwen|sfr-embedding).*",
+            (
+                "it is a decoder that answers in one pass; size the one that it was made of, such"
+                " as qwen3-8b, with outputs of 1 token"
+            ),
+        ),
+        (
             r"(distil(bert|roberta)|deberta|roberta|bert|bge|e5|gte|minilm).*|.*(rerank|embed(?!ded)).*",
             (
                 "encoders answer in one pass without a cache; describe them as a service of"

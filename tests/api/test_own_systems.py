@@ -8,56 +8,24 @@ from pathlib import Path
 import pytest
 
 from tests.questions import plans_with, question
-from tonnage.api.question.sizing import owned
 from tonnage.api.sizing import size, size_measured
 from tonnage.errors import InputError
-from tonnage.sizing.search.search_space import trials
 from tonnage.spec.catalog import find_system, gpu_of
 from tonnage.spec.catalog.price_list import catalog_prices
 
 few_parts = plans_with()
 
+
 ROOT = Path(__file__).parents[2]
+
+
 MEASURED = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"
+
+
 CARD = (
     "name: my-card-48\nfp16_tflops: 180\nfp8_tflops: 360\nmemory_gb: 48\nmemory_bandwidth_gb_s:"
     " 900\ntdp_w: 300\n"
 )
-
-
-def test_servers_by_name() -> None:
-    for text, held in [
-        ("3xdgx-h100", [(3, "dgx-h100", 8)]),
-        ("3x4xl40s", [(3, "4xl40s", 4)]),
-        ("16xh100", [(2, "dgx-h100", 8)]),
-        ("12xh100", [(1, "4xh100-sxm-80gb", 4), (1, "dgx-h100", 8)]),
-        ("4x1xh100", [(4, "1xh100-sxm-80gb", 1)]),
-        ("2xp5.48xlarge", [(2, "p5.48xlarge", 8)]),
-        ("2 x a2-highgpu-1g", [(2, "a2-highgpu-1g", 1)]),
-    ]:
-        assert [(each.count, each.system.name, each.system.gpus) for each in owned(text)] == held
-    for text in ["3xnothing", "0xdgx-h100", "h100", "3x99xl40s", "3x0xl40s"]:
-        with pytest.raises(InputError, match=r"unknown system|is not a number of systems"):
-            owned(text)
-
-
-@pytest.mark.parametrize(
-    ("gpu", "system", "gpus"),
-    [
-        ("gb200-nvl72", "gb200-nvl72", 72),
-        ("DGX B200", "dgx-b200", 8),
-        ("p5.4xlarge", "p5.4xlarge", 1),
-        ("Standard_ND96isr_H200_v5", "ND96isr_H200_v5", 8),
-        ("h100", "dgx-h100", 8),
-    ],
-)
-def test_a_machine_that_is_named_as_the_gpu_is_what_is_bought(
-    gpu: str, system: str, gpus: int
-) -> None:
-    asked = question(gpu=gpu, precision="fp8", engine="vllm", tp="1")
-    (one,) = asked.gpus
-    (bought,) = {trial.system.name: trial.system for trial in trials(asked)}.values()
-    assert (bought.name, bought.gpus, bought.gpu) == (system, gpus, one.name)
 
 
 def test_a_server_and_its_gpu_from_files(tmp_path: Path) -> None:

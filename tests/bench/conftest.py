@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.bench.test_cli import ASKED
+from tests.bench.cli_cases import ASKED
+from tests.bench.exact_runs import FAST
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 
@@ -31,3 +34,22 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
         assert run([*ASKED[:-3], "--no-selftest", "--url", url, *load, *exports]) == 3
     return folder
+
+
+@pytest.fixture(scope="module")
+def fast() -> Iterator[str]:
+    with exact_server(FAST, seconds=200) as url:
+        yield url
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as client,
+    ):
+        server, _ = listening.accept()
+        with server:
+            client.setblocking(False)
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            yield client, server

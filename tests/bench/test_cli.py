@@ -3,7 +3,6 @@ was."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -14,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.cli_cases import ASKED
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 from tonnage.formats.measured_files import InvalidRuns, read_measured
 from tonnage.results.metrics import summarize
 from tonnage.results.store import read_run, read_tokens
 
-ASKED = ["bench", "--model", "m", "--isl", "20", "--osl", "5", "--no-selftest"]
 FILES = {
     "scenario.yaml",
     "requests.parquet",
@@ -87,6 +86,8 @@ def test_ctrl_c_and_sigterm_keep_what_was_measured(
 
 
 ONE = "--url http://x --concurrency 1 --request-count 1"
+
+
 BAD = {
     "no server": ("--concurrency 1", "--url"),
     "a scheme that is none": ("--url ftp://x --concurrency 1 --request-count 1", "ftp"),
@@ -199,35 +200,6 @@ def test_a_page_is_written_with_and_without_a_folder(
     assert "Latency against throughput" in sweep.read_text(encoding="utf-8")
     assert sorted(path.name for path in folder.iterdir()) == ["concurrency-2", "concurrency-4"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.html", "runs", "sweep.html"]
-
-
-def test_figures_are_kept_where_the_disk_is_full(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*args: object, **more: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
-    load = [
-        "--concurrency",
-        "4",
-        "--request-count",
-        "20",
-        "--artifact-dir",
-        str(tmp_path / "run"),
-        "--json",
-    ]
-    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002), seconds=60) as url:
-        code = run([*ASKED, "--url", url, *load])
-    out, err = capsys.readouterr()
-    said = json.loads(out)
-    assert code == 1
-    assert (said["requests"]["completed"], said["errors"]) == (20, 0)
-    assert said["ttft_ms"]["mean"] > 10
-    assert (
-        f"run: cannot be written ({os.strerror(errno.ENOSPC)}); its figures are those above" in err
-    )
-    assert not list(tmp_path.iterdir())
 
 
 def test_more_clients_than_open_files_are_refused_before_the_start(

@@ -15,24 +15,15 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from tokenizers import Tokenizer
 
 from tests.answering import answering
-from tests.bench.test_parts import words_tokenizer
+from tests.bench.held import ASKED, measured
+from tests.bench.parts import words_tokenizer
 from tonnage.api.bench import bench, prepare_bench, run_bench
-from tonnage.bench.benchmark import Measured
 from tonnage.bench.exact_server import Schedule, exact_server
-from tonnage.bench.prompts import TokenizerFile, prompts, read_prompts, share_gpt
+from tonnage.bench.prompts import TokenizerFile, read_prompts, share_gpt
 from tonnage.errors import InputError
 from tonnage.spec.sessions import parse_pause
-
-ASKED: dict[str, Any] = {
-    "model": "m",
-    "isl": 20,
-    "osl": 5,
-    "selftest": False,
-    "metrics_url": ["none"],
-}
 
 
 @contextmanager
@@ -60,11 +51,6 @@ def parrot(*, fails_at: int = -1) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
     with answering(reply) as url:
         yield url, bodies
-
-
-def measured(url: str, output: Path | None = None, **asked: Any) -> Measured:
-    (found,) = bench(url=url, output=output, **{**ASKED, **asked})
-    return found
 
 
 def test_a_turn_carries_the_questions_and_the_answers_that_really_came() -> None:
@@ -252,18 +238,6 @@ def test_conversations_of_a_file_are_held_as_they_stand(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["completions", "responses"])
-def test_other_endpoints_carry_the_conversation_in_their_own_shape(kind: str) -> None:
-    with exact_server(Schedule(ttft_s=0.005, itl_s=0.001)) as url:
-        found = measured(
-            url, concurrency=2, conversation_num=4, conversation_turns=3, endpoint_type=kind
-        )
-    assert found.summary_json["errors"] == 0
-    lengths = [entry["isl_mean"] for entry in found.run_json["conversations"]["turns"]]
-    assert lengths == sorted(lengths)
-    assert lengths[2] > 2 * lengths[0]
-
-
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
@@ -298,10 +272,6 @@ def test_pauses_are_constant_or_exponential() -> None:
     drawn = parse_pause("exponential:2s", "the pause").draw(20_000, rng)
     assert drawn.mean() == pytest.approx(2e9, rel=0.03)
     assert drawn.std() == pytest.approx(2e9, rel=0.03)
-
-
-# Prompts of a file are sent as they stand, in order, with the output lengths that the file says or
-# shows.
 
 
 SHARED = [
@@ -393,28 +363,6 @@ def test_what_cannot_be_sent_is_said(name: str, tmp_path: Path) -> None:
             request_count=1,
             **further,
         )
-
-
-def test_prompts_have_exactly_the_tokens_asked_for_and_beginnings_of_their_own(
-    tmp_path: Path,
-) -> None:
-    path = words_tokenizer(tmp_path / "tokenizer.json")
-    counter = Tokenizer.from_file(str(path))
-    for shared in (0, 30):
-        made = prompts(seed=3, tokenizer=path, shared_tokens=shared)
-        assert made.exact
-        texts = [made.text(number, 64) for number in range(50)]
-        assert {len(counter.encode(text).ids) for text in texts} == {64}
-        assert len(set(texts)) == 50
-        assert texts[7] == prompts(seed=3, tokenizer=path, shared_tokens=shared).text(7, 64)
-        assert [len(counter.encode(made.text(1, n)).ids) for n in (40, 500, 2_000)] == [
-            40,
-            500,
-            2_000,
-        ]
-        lead = len(made.shared)
-        assert len({text[lead : lead + 40] for text in texts}) == 50
-        assert {text[:lead] for text in texts} == {made.shared}
 
 
 SAID = [

@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from tests.bench.test_truth import SEEN, record
+from tests.bench.records import SEEN, record
 from tonnage.bench.benchmark import Measured
 from tonnage.bench.find_max import Maximum, Threshold, Trial, _widened, find_max, judged
 from tonnage.bench.intervals import rank_interval

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compress.refused import CONFIG
 from tonnage import api
 from tonnage.compress.recipes import LLM_COMPRESSOR
 from tonnage.compress.run import Compressed, python_of
@@ -127,3 +129,13 @@ def made(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
         return kept[key]
 
     return of
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    (folder / "model.safetensors").write_bytes(bytes(1_000))
+    (tmp_path / "text.txt").write_text("some words " * 100, encoding="utf-8")
+    return folder

@@ -3,21 +3,16 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.compress.refused import CONFIG, refused
 from tests.deploy.plans import dense
 from tests.questions import plans_with
 from tonnage import api
 from tonnage.cli.main import run
-from tonnage.compress import checks
-from tonnage.compress.recipes import FORMATS, LLM_COMPRESSOR, MODELOPT, TOOLS
-from tonnage.compress.run import pins, version
 from tonnage.deploy.checkpoint import MANIFEST, judged
 from tonnage.deploy.service import service_of
 from tonnage.errors import InputError, UnknownName
@@ -26,73 +21,6 @@ from tonnage.plan.plan import Plan
 from tonnage.report.plans.comparison import compared_table
 
 few_parts = plans_with()
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 256,
-    "intermediate_size": 512,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 1_000,
-    "max_position_embeddings": 2_048,
-    "torch_dtype": "bfloat16",
-}
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
-    (folder / "model.safetensors").write_bytes(bytes(1_000))
-    (tmp_path / "text.txt").write_text("some words " * 100, encoding="utf-8")
-    return folder
-
-
-def refused(model: Path, **asked: Any) -> str:
-    with pytest.raises(InputError) as fault:
-        api.compress(model, output=model.parent / "made", **asked)
-    assert not (model.parent / "made").exists()
-    assert not list(model.parent.glob(".made*"))
-    return str(fault.value)
-
-
-def test_every_format_of_every_tool_has_a_script_that_python_reads_and_pins(model: Path) -> None:
-    for name in FORMATS:
-        for tool in FORMATS[name].methods:
-            found = api.compress(
-                model, output=model.parent / "made", format=name, tool=tool, dry_run=True
-            )
-            assert isinstance(found, str)
-            compile(found, "recipe.py", "exec")
-            assert str(model) in found
-            assert "def compressed()" in found
-    for tool in TOOLS:
-        lines = pins(tool).splitlines()
-        assert all(line.count("==") == 1 and "+" not in line for line in lines)
-        assert version(tool)
-
-
-@pytest.mark.parametrize(
-    "name", ['m"""\nraise SystemExit(7)\n"""', "m\\", "m'''", "{model}", "m\nimport os"]
-)
-def test_a_folder_of_any_name_is_text_in_the_script(model: Path, name: str) -> None:
-    plain, folder = model.parent / "plain", model.parent / name
-    shutil.copytree(model, plain)
-    shutil.copytree(model, folder)
-    for form, tool in (("fp8", LLM_COMPRESSOR), ("w4a16-awq", LLM_COMPRESSOR), ("nvfp4", MODELOPT)):
-        scripts = [
-            str(
-                api.compress(
-                    source, output=model.parent / "made", format=form, tool=tool, dry_run=True
-                )
-            )
-            for source in (plain, folder)
-        ]
-        expected, written = (ast.parse(script) for script in scripts)
-        assert [type(node) for node in written.body] == [type(node) for node in expected.body]
-        assert name in str(ast.get_docstring(written, clean=False))
 
 
 def test_what_is_asked_for_must_be_known_and_fit_the_plan(model: Path) -> None:
@@ -109,51 +37,6 @@ def test_what_is_asked_for_must_be_known_and_fit_the_plan(model: Path) -> None:
     plan.write_text(json.dumps(dense("vllm-0.32").to_json()), encoding="utf-8")
     assert "is not the plan's fp8" in refused(model, format="nvfp4", plan=plan)
     assert "give the plan's model" in refused(model, plan=plan)
-
-
-def test_the_folder_must_hold_a_whole_checkpoint_in_16_bits(model: Path, tmp_path: Path) -> None:
-    assert "no folder" in refused(tmp_path / "absent", format="fp8")
-    (model / "model.safetensors.index.json").write_text(
-        '{"weight_map": {"a": "other.safetensors"}}', encoding="utf-8"
-    )
-    assert "lacks other.safetensors" in refused(model, format="fp8")
-    (model / "model.safetensors.index.json").write_text("[", encoding="utf-8")
-    assert "is damaged" in refused(model, format="fp8")
-    (model / "model.safetensors.index.json").unlink()
-    (model / "config.json").write_text(
-        json.dumps({**CONFIG, "quantization_config": {"quant_method": "fp8"}}), encoding="utf-8"
-    )
-    assert "already; give the checkpoint in 16 bits" in refused(model, format="fp8")
-
-
-def test_what_this_machine_or_the_model_cannot_do(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    text = model.parent / "text.txt"
-    assert "needs a GPU" in refused(model, format="w4a16-awq", text=text)
-    assert "needs a GPU" in refused(model, format="nvfp4", tool=MODELOPT, text=text)
-    (model / "config.json").write_text(
-        json.dumps({**CONFIG, "hidden_size": 576, "head_dim": 64}), encoding="utf-8"
-    )
-    for form in ("w4a16-gptq", "fp8-block"):
-        assert f"{form} takes 128 weights together, and rows have 576" in refused(
-            model, format=form, text=text
-        )
-    monkeypatch.setattr(checks, "_memory_available", lambda: 1_000)
-    assert "GiB of memory" in refused(model, format="fp8")
-    (model / "config.json").write_text(
-        json.dumps(
-            {
-                **CONFIG,
-                "model_type": "gemma2",
-                "head_dim": 64,
-                "architectures": ["Gemma2ForCausalLM"],
-            }
-        ),
-        encoding="utf-8",
-    )
-    assert "ruins models of the kind gemma2" in refused(model, format="int8", text=text)
 
 
 def test_deploy_takes_a_made_checkpoint_of_the_plans_format_alone(tmp_path: Path) -> None:

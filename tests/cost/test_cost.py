@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.cost.cost_cases import (
     COURSE_PRICES,
@@ -16,7 +15,6 @@ from tests.cost.cost_cases import (
     COURSE_SERVING,
     COURSE_TRAFFIC,
     candidate,
-    price_lists,
     servings,
     traffics,
 )
@@ -44,6 +42,8 @@ from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
 PRICES = COURSE_PRICES
+
+
 CATALOG = catalog_prices()
 
 
@@ -148,19 +148,6 @@ def test_the_ends_of_every_price_are_the_ends_of_the_cost() -> None:
     assert (course.usd_per_year_low, course.usd_per_year_high) == (None, None)
 
 
-@given(price_lists(), traffics(), st.floats(1.0, 1e9))
-def test_shares_add_up_to_the_cost(prices: Prices, traffic: Traffic, usd: float) -> None:
-    cost = spread(WayCost(where="on-prem", total_usd_per_year=usd), traffic, prices)
-    requests = traffic.requests_per_year
-    assert math.isclose(cost.usd_per_1000_requests * requests / 1_000, usd)
-    tokens = (
-        cost.usd_per_million_input_tokens * traffic.input_tokens
-        + cost.usd_per_million_output_tokens * traffic.output_tokens
-    )
-    assert math.isclose(tokens * requests / 1e6, usd)
-    assert math.isclose(cost.usd_per_million_output_tokens, 3 * cost.usd_per_million_input_tokens)
-
-
 def test_the_ratio_of_tokens_is_the_user_s_to_set() -> None:
     even = PRICES.with_overrides({"output_to_input_price_ratio": 1})
     cost = spread(WayCost(where="on-prem", total_usd_per_year=2_200), COURSE_TRAFFIC, even)
@@ -235,34 +222,6 @@ def test_power_of_a_system_is_its_own_or_estimated_from_its_gpus() -> None:
     assert energy_of(replace(COURSE_SERVING, system_watts=None), COURSE_TRAFFIC, PRICES, 8) is None
 
 
-@given(traffics())
-def test_hours_of_a_year_are_8760_and_carry_its_requests(traffic: Traffic) -> None:
-    hours = traffic.hours
-    assert math.isclose(sum(each.hours_per_year for each in hours), HOURS_PER_YEAR)
-    requests = sum(
-        each.hours_per_year * 3_600 * (each.requests_per_second or 0.0) for each in hours
-    )
-    assert traffic.requests_per_year is not None
-    assert math.isclose(requests, traffic.requests_per_year)
-    assert math.isclose(
-        max(each.sized_requests_per_second for each in hours), traffic.peak_requests_per_second
-    )
-    assert all(
-        each.sized_requests_per_second >= (each.requests_per_second or 0.0) * (1 - 1e-12)
-        for each in hours
-    )
-
-
-def test_a_peak_below_the_busiest_hour_does_not_shrink_it() -> None:
-    traffic = replace(
-        COURSE_TRAFFIC,
-        peak_requests_per_second=5.0,
-        mean_requests_per_second=6.0,
-        profile=(2.0, 10.0),
-    )
-    assert [each.sized_requests_per_second for each in traffic.hours] == [2.0, 10.0]
-
-
 def test_traffic_of_a_demand() -> None:
     seven = traffic_of(
         plan_of(demand_of(mean_rps=COURSE_REQUESTS / HOURS_PER_YEAR / 3_600, factor=7))
@@ -303,17 +262,6 @@ def test_an_api_asks_what_its_model_costs() -> None:
     assert large.usd_per_1000_requests == pytest.approx((2_000 * 3.5 + 200 * 3.5) / 1_000)
     assert small.how[0].startswith(
         "llama-3.1-8b (median of 9 hosts): 2,000 tokens in × 0.152 (0.02 to 0.22) USD"
-    )
-
-
-@given(traffics(), st.floats(0.1, 100.0))
-def test_scaled_traffic_is_the_same_day(traffic: Traffic, factor: float) -> None:
-    more = traffic.times(factor)
-    assert more.requests_per_year is not None
-    assert math.isclose(more.requests_per_year, traffic.requests_per_year * factor)
-    assert math.isclose(
-        max(each.sized_requests_per_second for each in more.hours),
-        max(each.sized_requests_per_second for each in traffic.hours) * factor,
     )
 
 

@@ -19,6 +19,7 @@ from tests.cost.cost_cases import (
     price_lists,
     servings,
 )
+from tests.cost.plan_cost_cases import JOB_PRICES, ONE, TOKENS
 from tests.plan.candidates import candidate as any_candidate
 from tests.plan.candidates import plan_of
 from tonnage.cost.cost import serving_of, traffic_of
@@ -34,7 +35,7 @@ from tonnage.cost.plan_cost import (
 )
 from tonnage.plan.candidate import Identity
 from tonnage.plan.cost import JobCost, Serving, YearlyCost
-from tonnage.plan.demand import Demand, DemandSource, JobDone
+from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.document import json_of
 from tonnage.plan.fleet import Autoscaling, Held, OverHours, Proposal
 from tonnage.plan.notes import NoCost
@@ -48,7 +49,11 @@ from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
 PRICES = COURSE_PRICES
+
+
 YEAR = demand_of(mean_rps=COURSE_PEAK / 7, factor=7)
+
+
 JOB = demand_of(requests=100_000, within_s=3_600)
 
 
@@ -200,17 +205,6 @@ def test_a_job_is_paid_once_and_has_no_front_of_cost() -> None:
     assert plan.cost.stale_prices
 
 
-# A nightly job: rented until it is done, owned all year, or by tokens, and from how many a year
-# owning is cheaper.
-
-
-JOB_PRICES = COURSE_PRICES.with_overrides(
-    {"cloud": {"h100": 2.0}, "licence_usd_per_gpu_hour": None}
-)
-TOKENS = (2_000.0, 200.0)
-ONE = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
-
-
 def cost_of_of_job(
     requests: int,
     seconds: float,
@@ -259,63 +253,12 @@ def test_a_small_job_is_rented_until_it_is_done_and_for_an_hour_at_least() -> No
     )
 
 
-def test_owned_systems_do_as_many_jobs_a_year_as_they_have_time_for() -> None:
-    """A fleet that was done after 3.8 h did 365 jobs a year because each was given a day."""
-    job = JobDone(
-        requests=80_000,
-        requests_per_instance=10_000,
-        allowed_seconds=86_400,
-        finish_seconds=3.8 * 3_600,
-        fixed_seconds=0,
-        seconds_per_request=1,
-    )
-    assert job_cost(job, TOKENS, ONE, JOB_PRICES).most_jobs_per_year == pytest.approx(8_760 / 3.8)
-
-
 def test_every_instance_of_a_rented_machine_works() -> None:
     whole = JOB_PRICES.with_overrides({"cloud": {"h100": {"value": 2.0, "gpus": 8}}})
     cost = cost_of_of_job(36_000, 10 * 3_600, ONE, whole)
     assert cost.cloud_gpu_hours_per_job == pytest.approx(8 * 36_000 / 8 / 3_600), (
         "one instance would do, and eight are there"
     )
-
-
-@given(
-    st.integers(1, 3_000_000),
-    st.tuples(st.floats(0.05, 20.0), st.floats(0.0, 2_000.0)),
-    servings(),
-    price_lists(),
-    st.lists(st.floats(0.5, 400.0), min_size=2, max_size=8),
-)
-def test_a_looser_deadline_never_costs_more(
-    requests: int, line: tuple[float, float], serving: Serving, prices: Prices, hours: list[float]
-) -> None:
-    """384, 461, 538, 845 and 1,310 USD were asked for 5, 6, 8, 12 and 24 hours of one job on one
-    fleet."""
-    costs, (each, fixed) = [], line
-    for allowed in sorted(3_600 * hour for hour in hours):
-        within = math.floor((allowed - fixed) / each)
-        if within < 1:
-            continue  # no queue is done in time
-        rate = within / allowed
-        share = math.ceil(requests / math.ceil(round(requests / within, 9)))
-        job = JobDone(
-            requests=requests,
-            requests_per_instance=share,
-            allowed_seconds=allowed,
-            finish_seconds=fixed + share * each,
-            fixed_seconds=fixed,
-            seconds_per_request=each,
-        )
-        found = job_cost(
-            job, TOKENS, replace(serving, requests_per_second_per_instance=rate), prices
-        )
-        assert found.cloud_usd_per_job is not None
-        assert found.owned.total_usd_per_year is not None
-        costs.append((found.cloud_usd_per_job, found.owned.total_usd_per_year))
-    for looser, tighter in zip(costs[1:], costs, strict=False):
-        assert looser[0] <= tighter[0] * (1 + 1e-9)
-        assert looser[1] <= tighter[1] * (1 + 1e-9)
 
 
 def test_a_job_on_prices_that_are_not_known() -> None:
@@ -355,15 +298,16 @@ def test_owning_is_cheaper_from_the_break_even_on(
             assert jobs <= cost.most_jobs_per_year
 
 
-# What a rule saves in the cloud is its instance-hours times the price of an hour, for a year.
-
-
 DEMAND = Demand(
     peak_requests_per_second=4.0,
     sizing_requests_per_second=4.0,
     source=DemandSource(kind="profile"),
 )
+
+
 FIXED = OverHours(held=(Held(instances=4, hours=24.0),), limits=())
+
+
 HALF = OverHours(held=(Held(instances=1, hours=16.0), Held(instances=4, hours=8.0)), limits=())
 
 

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
-import yaml
-from hypothesis import given
-from hypothesis import strategies as st
-
-from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tests.deploy.plans import DENSE_CHECKPOINT, dense
+from tests.deploy.written import asked
 from tonnage.cli.main import run
-from tonnage.deploy.checkpoint import loading
-from tonnage.deploy.service import service_of
-from tonnage.deploy.targets import deployed, target_files, write_folder
-from tonnage.deploy.yaml_comments import noted, plain, yaml_text
-from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
-from tonnage.spec.catalog.checkpoints import find_checkpoints
-from tonnage.spec.catalog.entries import engine_shelf, model_shelf
-from tonnage.spec.precision import PRECISIONS, find_precision
 
-
-@pytest.fixture
-def plan(tmp_path: Path) -> Path:
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(dense().to_json()), encoding="utf-8")
-    return path
-
-
-def asked(plan: Path, folder: Path, *further: str, target: str = "kubernetes") -> list[str]:
-    return ["deploy", str(plan), "--target", target, "--output", str(folder), *further]
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_a_folder_with_the_plan_in_it_is_written(
@@ -60,20 +37,6 @@ def test_a_folder_with_the_plan_in_it_is_written(
     )
 
 
-def test_a_folder_is_written_whole_or_not_at_all(
-    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "out"
-    folder.mkdir()
-    (folder / "mine").write_text("x", encoding="utf-8")
-    assert run([*asked(plan, folder), "--checkpoint", DENSE_CHECKPOINT]) == 2
-    assert "is there already and not an empty folder" in capsys.readouterr().err
-    assert [path.name for path in folder.iterdir()] == ["mine"]
-    with pytest.raises(InputError, match="cannot be written"):
-        write_folder(tmp_path / "other", {"a": "x", "a/b": "y"})
-    assert not (tmp_path / "other").exists()
-
-
 def test_what_cannot_be_is_refused_by_name(
     plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,212 +54,3 @@ def test_what_cannot_be_is_refused_by_name(
         assert run([*asked(plan, tmp_path / "out", target=target), "--checkpoint", checkpoint]) == 2
         assert said in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        (
-            {"gpu": "mi300x", "system": "8x mi300x"},
-            "writes only NVIDIA GPUs for nim, not mi300x by AMD",
-        ),
-        ({"launch": ()}, "no command or image is known for vllm-0.32"),
-        ({"gpus_per_system": 0}, "an instance of 1 GPUs spans several machines"),
-    ],
-)
-def test_a_plan_that_no_target_can_hold_is_refused(changed: dict[str, object], said: str) -> None:
-    found = dense()
-    pool = replace(found.candidates[0].pool, **changed)
-    other = replace(found, candidates=(replace(found.candidates[0], pools=(pool,)),))
-    with pytest.raises(InputError, match=said):
-        deployed(other, "nim", checkpoint=DENSE_CHECKPOINT)
-    with pytest.raises(InputError, match="chose nothing"):
-        service_of(replace(found, candidates=()))
-
-
-def test_a_drafter_stands_in_the_command() -> None:
-    plan = dense()
-    words = '--speculative-config={"method":"eagle","model":"{drafter}","num_speculative_tokens":3}'
-    pool = replace(plan.candidates[0].pool, launch=(*plan.candidates[0].pool.launch, words))
-    drafting = replace(plan, candidates=(replace(plan.candidates[0], pools=(pool,)),))
-    assert '"model":"my/eagle"' in " ".join(
-        service_of(drafting, checkpoint=DENSE_CHECKPOINT, drafter="my/eagle").argv
-    )
-    with pytest.raises(InputError, match="name the drafter's checkpoint"):
-        service_of(drafting, checkpoint=DENSE_CHECKPOINT)
-    with pytest.raises(InputError, match="the plan's command takes none"):
-        service_of(plan, checkpoint=DENSE_CHECKPOINT, drafter="my/eagle")
-
-
-# The files of two plans, letter by letter. ``TONNAGE_GOLDEN=write`` writes those that differ.
-
-
-HERE = Path(__file__).parent / "golden"
-CASES = {
-    "dense-compose": ("compose", dense, DENSE_CHECKPOINT),
-    "dense-kubernetes": ("kubernetes", dense, DENSE_CHECKPOINT),
-    "experts-kubernetes": ("kubernetes", experts, None),
-    "experts-ray-serve": ("ray-serve", experts, None),
-    "dense-kserve": ("kserve", dense, DENSE_CHECKPOINT),
-    "dense-llm-d": ("llm-d", dense, DENSE_CHECKPOINT),
-    "dense-dynamo": ("dynamo", dense, DENSE_CHECKPOINT),
-    "dense-nim": ("nim", dense, "meta/llama-3.1-8b-instruct:2.1.5"),
-    "dense-triton": ("triton", dense, DENSE_CHECKPOINT),
-    "tensorrt-llm-triton": ("triton", partial(dense, "tensorrt-llm-1.2"), DENSE_CHECKPOINT),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_files_of_a_target_golden(case: str) -> None:
-    target, plan, checkpoint = CASES[case]
-    files = target_files(deployed(plan(), target, checkpoint=checkpoint), target)
-    folder = HERE / case
-    if os.environ.get("TONNAGE_GOLDEN") == "write":
-        for name, text in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-    kept = {
-        str(path.relative_to(folder)): path.read_text(encoding="utf-8")
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-    assert files == kept
-
-
-# YAML with comments reads back as the values that were written.
-
-
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.text(max_size=30),
-)
-LINES = st.lists(st.text(alphabet="abc: #-'\"|>{}[]&*%", max_size=8), min_size=1, max_size=4).map(
-    lambda lines: "\n".join(lines) + "\n"
-)
-NOTES = st.text(alphabet="abc # \n", max_size=12)
-
-
-def values() -> st.SearchStrategy[object]:
-    def wider(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
-        entries = st.one_of(inner, st.builds(noted, inner, NOTES))
-        return st.one_of(
-            st.lists(entries, max_size=3),
-            st.dictionaries(
-                st.text(max_size=6).filter(lambda key: key != "<<"), entries, max_size=3
-            ),
-        )
-
-    return st.recursive(st.one_of(SCALARS, LINES), wider, max_leaves=12)
-
-
-@given(
-    st.dictionaries(
-        st.text(min_size=1, max_size=6).filter(lambda key: key != "<<"),
-        values(),
-        min_size=1,
-        max_size=4,
-    ),
-    NOTES,
-)
-def test_what_is_written_reads_back(document: dict[str, object], head: str) -> None:
-    assert yaml.safe_load(yaml_text(document, head=head)) == plain(document)
-
-
-# What an engine loads: a published checkpoint, one that it quantises at its start, or a folder with
-# what fills it.
-
-
-FORMATS = [
-    *PRECISIONS,
-    "fp8+kv-fp16",
-    "fp8+2:4",
-    "nvfp4+experts",
-    "int4-g32+experts",
-    "mxfp4+rest-fp8",
-    "nvfp4+rest-fp8",
-]
-
-
-@pytest.mark.parametrize(
-    "engine", ["vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2", "atom-0.1", "tensorrt-llm-0.9"]
-)
-def test_every_model_and_format_has_a_checkpoint_or_the_engines_own_quantisation_or_a_word_on_how_to_make_one(
-    engine: str,
-) -> None:
-    by_name = {
-        one.repository: one for model in model_shelf().by_name for one in find_checkpoints(model)
-    }
-    launch = engine_shelf().by_name[engine].launch
-    for model in model_shelf().by_name:
-        for precision in FORMATS:
-            wanted = find_precision(precision)
-            for vendor in ("NVIDIA", "AMD"):
-                found = loading(model, precision, engine, vendor=vendor)
-                known = by_name.get(found.checkpoint)
-                if found.words:
-                    assert found.words == launch.quantizing(wanted.weights)
-                    assert known.half if known else found.checkpoint == f"/models/{model}-bf16"
-                elif known:
-                    assert known.model == model
-                    assert {known.format.partition("+")[0], wanted.weight_format} <= {
-                        "fp16",
-                        "bf16",
-                    } or known.format.startswith(wanted.weight_format)
-                    assert (
-                        known.format == wanted.weights or known.half
-                    ) or f"--precision {known.format}" in found.told
-                else:
-                    assert found.checkpoint.startswith(f"/models/{model}-")
-                    for command in found.make:
-                        assert found.checkpoint in shlex.split(command)
-                    assert found.make or "No tool that creates one is known" in found.told
-
-
-@pytest.mark.parametrize(
-    ("asked", "checkpoint", "words"),
-    [
-        (("deepseek-v3", "fp8", "vllm-0.32"), "deepseek-ai/DeepSeek-V3", ()),
-        (
-            ("llama-3.1-8b", "fp8+kv-fp16", "tensorrt-llm-1.2"),
-            "nvidia/Llama-3.1-8B-Instruct-FP8",
-            (),
-        ),
-        (("qwen3-8b", "fp8", "vllm-0.32"), "Qwen/Qwen3-8B-FP8", ()),  # the author's own
-        # which runs on every GPU with FP8
-        (("qwen3-8b", "fp8", "tensorrt-llm-1.2"), "nvidia/Qwen3-8B-FP8", ()),
-        (("phi-4", "fp8", "tensorrt-llm-1.2"), "RedHatAI/phi-4-FP8-dynamic", ()),
-        # which does not read it yet
-        (("phi-4", "fp8", "tensorrt-llm-1.0"), "/models/phi-4-fp8", ()),
-        (
-            ("gemma-2-27b", "fp8", "vllm-0.32"),
-            "google/gemma-2-27b-it",
-            ("--quantization", "fp8_per_tensor"),
-        ),
-        (
-            ("gemma-2-27b", "fp8", "sglang-0.5.9"),
-            "google/gemma-2-27b-it",
-            ("--quantization", "fp8"),
-        ),
-        # of experts alone, which it does not have
-        (("gemma-2-27b", "mxfp4", "vllm-0.32"), "/models/gemma-2-27b-mxfp4", ()),
-        (
-            ("gpt-43b", "fp8", "vllm-0.32"),
-            "/models/gpt-43b-bf16",
-            ("--quantization", "fp8_per_tensor"),
-        ),
-    ],
-)
-def test_what_is_loaded(
-    asked: tuple[str, str, str], checkpoint: str, words: tuple[str, ...]
-) -> None:
-    found = loading(*asked)
-    assert (found.checkpoint, found.words) == (checkpoint, words)
-    assert f"`{checkpoint}`" in found.told
-
-
-def test_amds_format_is_for_amds_gpus() -> None:
-    assert loading("glm-5.2", "mxfp4", "sglang", vendor="AMD").checkpoint == "amd/GLM-5.2-MXFP4"
-    assert loading("glm-5.2", "mxfp4", "sglang").checkpoint == "/models/glm-5.2-mxfp4"

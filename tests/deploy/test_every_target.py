@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.deploy.plans import dense, experts, latencies, started
+from tests.deploy.plans import dense, latencies, started
 from tests.deploy.written import check_files
 from tests.plan.candidates import candidate
 from tests.strategies import examples
@@ -36,6 +36,8 @@ from tonnage.spec.scenario_file import scenario_of
 from tonnage.spec.targets import TARGETS, target_lacks
 
 README = Path(__file__).parents[2] / "README.md"
+
+
 FORMATS = [
     *PRECISIONS,
     "fp8+kv-fp16",
@@ -45,6 +47,8 @@ FORMATS = [
     "mxfp4+rest-fp8",
     "nvfp4+rest-fp8",
 ]
+
+
 ENGINES = [
     "vllm-0.10",
     "vllm-0.21",
@@ -265,31 +269,3 @@ def test_a_refusal_says_why_it_names_no_nearest_plan(
         " runs on ray-serve; "
     )
     assert ends in said
-
-
-def test_the_deployment_of_a_target_is_the_nearest_of_the_plan() -> None:
-    pool = experts().candidates[0].pool
-    assert pool.knobs is not None
-    command = started("sglang-0.5.9", pool.model, pool.parallelism, pool.knobs, kv_8bit=False)
-    halved = replace(
-        experts().candidates[0], pools=(replace(pool, engine_preset="sglang-0.5.9", **command),)
-    )
-    other = replace(dense().candidates[0].pool, model="deepseek-v3", precision="fp16")
-    plan = replace(experts(), candidates=(halved, replace(halved, pools=(other,))))
-    assert deployed(plan, "kubernetes", checkpoint="my/own").checkpoint == "my/own"
-    assert deployed(plan, "ray-serve").pool.precision == "fp16"
-    with pytest.raises(InputError, match="no other deployment of the plan runs on ray-serve"):
-        deployed(plan, "ray-serve", checkpoint="my/own-fp8")
-    choice = dense("sglang-0.5.9").candidates[0]
-    vllm = dense().candidates[0]
-    elsewhere = replace(vllm, pools=(replace(vllm.pool, gpu="h200-sxm-141gb", system="dgx-h200"),))
-    wider = replace(vllm, pools=(replace(vllm.pool, precision="fp16"),))
-    plan = replace(dense(), candidates=(choice, elsewhere, wider, vllm))
-    taken = deployed(plan, "ray-serve")
-    assert taken.choice == vllm
-    assert taken.plan.candidates == (vllm, choice, elsewhere, wider)
-    assert (taken.plan.curve, taken.plan.autoscaling) == ((), None)  # which are of the choice
-    assert (
-        deployed(replace(plan, candidates=(choice, elsewhere, wider)), "ray-serve").choice == wider
-    )
-    assert deployed(replace(plan, candidates=(choice, elsewhere)), "ray-serve").choice == elsewhere

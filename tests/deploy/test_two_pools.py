@@ -3,35 +3,18 @@ and what the other targets say."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import yaml
 
-from tests.deploy.plans import DENSE_CHECKPOINT, dense
+from tests.deploy.pools import pooled, written
 from tests.deploy.written import check_files, objects_of
-from tonnage.deploy.targets import deployed, target_files
-from tonnage.errors import InputError
-from tonnage.plan.plan import Plan
-from tonnage.spec.targets import TARGETS
+from tonnage.deploy.targets import deployed
 
 RUN_BY = [
     *(("dynamo", name) for name in ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2")),
     ("llm-d", "vllm-0.32"),
     ("llm-d", "sglang-0.5.9"),
 ]
-
-
-def pooled(engine: str = "vllm-0.32") -> Plan:
-    """The dense plan with three prefill and five decode instances in place of its eight."""
-    plan = dense(engine)
-    (pool,) = plan.candidates[0].pools
-    pools = (replace(pool, role="prefill", instances=3), replace(pool, role="decode", instances=5))
-    return replace(plan, candidates=(replace(plan.candidates[0], pools=pools),))
-
-
-def written(target: str, engine: str) -> dict[str, str]:
-    return target_files(deployed(pooled(engine), target, checkpoint=DENSE_CHECKPOINT), target)
 
 
 @pytest.mark.parametrize(("target", "engine"), RUN_BY)
@@ -86,33 +69,6 @@ def test_both_pools_have_their_instances_and_each_engine_is_told_its_part_by_fla
             assert file["cache_transceiver_config"]["max_tokens_in_buffer"] == 4_096
 
 
-def test_llm_d_sends_every_request_through_both_pools_and_decodes_behind_a_sidecar() -> None:
-    objects = objects_of(written("llm-d", "vllm-0.32"))
-    config = yaml.safe_load(
-        objects["ConfigMap", "llama-3-1-8b-picker-config"]["data"]["picker.yaml"]
-    )
-    named = {one["type"] for one in config["plugins"]}
-    assert [one["name"] for one in config["schedulingProfiles"]] == ["prefill", "decode"]
-    for profile in config["schedulingProfiles"]:
-        assert profile["plugins"][0]["pluginRef"] == f"{profile['name']}-filter"
-        assert {one["pluginRef"] for one in profile["plugins"]} <= named
-    decode = objects["Deployment", "llama-3-1-8b-decode"]["spec"]["template"]["spec"]
-    (sidecar,), (engine,) = decode["initContainers"], decode["containers"]
-    behind = engine["ports"][0]["containerPort"]
-    assert engine["args"][engine["args"].index("--port") + 1] == str(behind)
-    assert f"--vllm-port={behind}" in sidecar["args"]
-    assert (
-        sidecar["ports"][0]["containerPort"]
-        == objects["InferencePool", "llama-3-1-8b"]["spec"]["targetPorts"][0]["number"]
-    )
-    prefill = objects["Deployment", "llama-3-1-8b-prefill"]["spec"]["template"]["spec"]
-    assert "initContainers" not in prefill
-    assert (
-        prefill["containers"][0]["ports"][0]["containerPort"]
-        == sidecar["ports"][0]["containerPort"]
-    )
-
-
 @pytest.mark.parametrize(("target", "engine"), [("dynamo", "vllm-0.32"), ("llm-d", "vllm-0.32")])
 def test_no_rule_takes_half_a_request_for_a_whole_one(target: str, engine: str) -> None:
     files = written(target, engine)
@@ -132,19 +88,3 @@ def test_no_rule_takes_half_a_request_for_a_whole_one(target: str, engine: str) 
     assert missing["expr"].endswith("< 8")
     assert "dashboard.json" not in files
     assert "dashboard" not in files["kustomization.yaml"]
-
-
-def test_a_target_without_pools_takes_the_nearest_deployment_with_one_or_says_what_to_type() -> (
-    None
-):
-    plan = pooled()
-    taken = deployed(replace(plan, candidates=(*plan.candidates, *dense().candidates)), "compose")
-    assert taken.choice == dense().candidates[0]
-    assert taken.why == "compose does not run two pools, prefill and decode"
-    for target in [name for name, runs in TARGETS.items() if not runs.pools]:
-        said = (
-            f"{target} does not run two pools, prefill and decode; write target llm-d or target"
-            " dynamo$"
-        )
-        with pytest.raises(InputError, match=said):
-            deployed(pooled(), target, checkpoint=DENSE_CHECKPOINT)

@@ -21,6 +21,7 @@ from tonnage.plan.limit import Limit, LimitUse
 from tonnage.plan.use_cases import (
     Arrangement,
     CaseAtPeak,
+    Placed,
     PoolSystems,
     UseCasePool,
     UseCases,
@@ -144,6 +145,97 @@ def test_titles_in_any_script_have_names_of_their_own(
     assert api.verify_folder(tmp_path / "out").faults == ()
 
 
+def placed(**changed: Any) -> dict[str, Any]:
+    """The use cases on two machines, of which both hold instances of both."""
+    apart = cases().separate
+    parts = [((3, 2), 3), ((2, 1), 5)]
+    placement = [
+        Placed(system="dgx-h100", first=number, systems=1, instances=instances, free_gpus=free)
+        for number, (instances, free) in enumerate(parts, 1)
+    ]
+    systems = (PoolSystems(system="dgx-h100", systems=2, gpus=16),)
+    return {"separate": replace(apart, systems=systems, placement=tuple(placement), **changed)}
+
+
+def test_two_use_cases_share_the_machines_of_compose(tmp_path: Path) -> None:
+    api.deploy(saved(tmp_path, **placed()), target="compose", output=tmp_path / "out")
+    assert api.verify_folder(tmp_path / "out").faults == ()
+    machines = {
+        (folder, machine): yaml.safe_load(
+            (tmp_path / "out" / folder / f"machine-{machine}.yaml").read_text()
+        )["services"]
+        for folder in ("chat", "long-answers")
+        for machine in (1, 2)
+    }
+
+    def gpus(folder: str, machine: int) -> list[str]:
+        return [
+            gpu
+            for name, service in machines[folder, machine].items()
+            if name.startswith("instance-")
+            for gpu in service["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"]
+        ]
+
+    assert [gpus(*key) for key in machines] == [
+        ["0", "1", "2"],
+        ["0", "1"],
+        ["3", "4"],
+        ["2"],
+    ]
+    ports = [
+        [port.split(":")[0] for service in services.values() for port in service["ports"]]
+        for services in machines.values()
+    ]
+    assert ports[0] == ["8001", "8002", "8003", "9400"]
+    assert ports[2] == ["8004", "8005", "9401"]
+    routers = [
+        yaml.safe_load((tmp_path / "out" / folder / "router.yaml").read_text())["services"]
+        for folder in ("chat", "long-answers")
+    ]
+    published = [port for router in routers for each in router.values() for port in each["ports"]]
+    assert len(set(published)) == len(published)
+    haproxy = (tmp_path / "out/long-answers/haproxy.cfg").read_text()
+    assert re.findall(r"^    server (\S+) ", haproxy, re.MULTILINE) == [
+        "machine-1:8004",
+        "machine-1:8005",
+        "machine-2:8003",
+    ]
+    page = (tmp_path / "out/README.md").read_text()
+    assert "| machine-1 | dgx-h100 | 3 × Chat, 2 × Long answers | 3 |" in page
+
+
+def test_verify_finds_gpus_that_two_use_cases_have_both(tmp_path: Path) -> None:
+    api.deploy(saved(tmp_path, **placed()), target="compose", output=tmp_path / "out")
+    path = tmp_path / "out/long-answers/machine-2.yaml"
+    path.write_text(path.read_text().replace("- '2'", "- '1'").replace("8003:", "8002:"))
+    assert set(api.verify_folder(tmp_path / "out").faults) >= {
+        "long-answers/machine-2.yaml: GPU 1 is one of chat/machine-2.yaml too",
+        "long-answers/machine-2.yaml: port 8002 is one of chat/machine-2.yaml too",
+    }
+
+
+def test_the_shape_that_was_placed_is_deployed_and_the_widest_instances_come_first(
+    tmp_path: Path,
+) -> None:
+    """Not the choice of the use case by itself, whose shape may be another."""
+    plan = dense()
+    apart = cases().separate
+    choice = plan.candidates[0].pool
+    launch = list(choice.launch)
+    launch[launch.index("--tensor-parallel-size") + 1] = "4"
+    group = replace(choice, tp=4, system="4xh100", gpus_per_system=4, launch=tuple(launch))
+    wide = replace(plan.candidates[0], pools=(group,))
+    pools = (apart.pools[0], replace(apart.pools[1], tp=4, instances=2, alone=wide))
+    path = saved(tmp_path, separate=replace(apart, pools=pools))
+    api.deploy(path, target="kubernetes", output=tmp_path / "out")
+    choice = json.loads((tmp_path / "out/long-answers/plan.json").read_text())["choice"]
+    assert (choice["tp"], choice["instances"], choice["system"]) == (4, 2, "dgx-h100")
+    listed = yaml.safe_load((tmp_path / "out/kustomization.yaml").read_text())["resources"]
+    assert listed == ["long-answers", "chat"]
+    assert "Start the wide ones first" in (tmp_path / "out/README.md").read_text()
+    assert api.verify_folder(tmp_path / "out").faults == ()
+
+
 def test_verify_finds_what_clashes(tmp_path: Path) -> None:
     api.deploy(saved(tmp_path), target="kubernetes", output=tmp_path / "out")
     for path in (tmp_path / "out/long-answers").glob("*.yaml"):
@@ -158,10 +250,11 @@ def test_verify_finds_what_clashes(tmp_path: Path) -> None:
     ("target", "changed", "line"),
     [
         *(
-            (target, {}, f"target: {target} has no namespaces")
+            (target, {}, f"target: {target} does not keep several use cases apart")
             for target in TARGETS
-            if target not in TOGETHER
+            if target not in (*TOGETHER, "compose")
         ),
+        ("compose", {}, "target: compose places instances on machines, and the plan places no"),
         (
             "kubernetes",
             {"chosen": "shared", "shared": cases().separate},

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.deploy.across import changed
 from tests.deploy.plans import dense
-from tests.deploy.test_across import changed
 from tests.in_turn import in_turn
 from tonnage.cli.main import run
 from tonnage.deploy.service import Service

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -35,3 +36,7 @@ def check_files(files: Mapping[str, str], service: Service | None = None) -> Non
     found = read_files(files, made)
     assert found.faults == ()
     assert [part for part in found.parts if part.against.startswith("not read:")] == []
+
+
+def asked(plan: Path, folder: Path, *further: str, target: str = "kubernetes") -> list[str]:
+    return ["deploy", str(plan), "--target", target, "--output", str(folder), *further]

@@ -18,7 +18,8 @@ import pytest
 
 from tests.engines.conformance import CHAT, SAYS, Got, Sent, schema_format, send
 from tests.serve.engines import SERVED
-from tests.serve.test_prefix import Follower, spec
+from tests.serve.prefixes import spec
+from tests.serve.test_prefix import Follower
 from tonnage.serve.prefix import CachedEngine
 from tonnage.serve.server import in_thread
 from tonnage.serve.simulated import Simulated

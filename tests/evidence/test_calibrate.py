@@ -1,11 +1,11 @@
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.evidence.calibrate_cases import METRICS, TRUTH, Row, measured, with_factors
 from tests.questions import plans_with
 from tonnage.cli.main import run
 from tonnage.errors import InputError
@@ -24,7 +24,7 @@ from tonnage.formats.measured_files import read_measured
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import overlaid, shipped
 from tonnage.results.metrics import TtftParts
-from tonnage.spec.calibration import Calibration, read_calibration
+from tonnage.spec.calibration import read_calibration
 from tools.fit.data import FILES
 from tools.fit.fitting import WEIGHTS, rows_of
 from tools.fit.solving import solve
@@ -32,57 +32,14 @@ from tools.fit.terms import NIM, STATIC, layout
 
 few_parts = plans_with()
 
+
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
 needs_data = pytest.mark.skipif(
     not DATA.is_dir(),
     reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; calibration is not checked on them",
 )
-
-TRUTH = {
-    "compute": 0.93,
-    "memory": 1.03,
-    "kv_bandwidth": 0.95,
-    "step_s": 1.3,
-    "sequence_s": 1.4,
-    "prefill_s": 1.4,
-    "turnaround_s": 1.1,
-}
-METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s")
-
-Row = dict[str, Any]
-
-
-def with_factors(factors: dict[str, float]) -> dict[str, Any]:
-    c = Calibration(
-        preset="nim-2024", gpu="h100-sxm-80gb", multipliers=tuple(factors.items()), data=""
-    )
-    return overlaid(shipped(), c, "h100-sxm-80gb")
-
-
-MACHINE = {
-    "model": "llama-3-8b",
-    "gpu": "h100-sxm-80gb",
-    "precision": "fp16",
-    "tp": 1,
-    "engine": "nim-2024",
-}
-
-
-def measured(
-    isl: int, osl: int, terms: dict[str, Any], clients: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)
-) -> list[Row]:
-    """A curve as a benchmark of a machine with these terms would measure it."""
-    what = {**MACHINE, "isl": isl, "osl": osl}
-    rows = [
-        {**what, "concurrency": n, "requests": 8 * n, **dict.fromkeys(METRICS, 1.0)}
-        for n in clients
-    ]
-    loaded = LoadedRows(rows)
-    loaded.simulate(terms)
-    return [
-        {**row, **{name: float(loaded.simulated(name)[i]) for name in METRICS}}
-        for i, row in enumerate(rows)
-    ]
 
 
 def mape(rows: list[Row], terms: dict[str, Any]) -> dict[str, float]:
@@ -148,17 +105,6 @@ def test_the_errors_of_each_point_are_those_of_the_terms_before_and_after(
         for name, values in errors(LoadedRows(rows), terms).items():
             percent = [row[key][name] for row in machine.rows]
             np.testing.assert_allclose(percent, 100 * values, rtol=0.01, atol=0.02)
-
-
-def test_each_metric_counts_by_its_own_scatter() -> None:
-    """A metric that is as many of its sigmas off as another counts as much, however much more it
-    scatters."""
-    truth = with_factors(TRUTH)
-    loaded = LoadedRows(measured(800, 100, truth, clients=(8,)))
-    loaded.simulate(truth)
-    for name in loaded.measured:
-        loaded.measured[name] = loaded.measured[name] * np.exp(-2 * SIGMA[name])
-    np.testing.assert_allclose(loaded.residuals(truth), np.sqrt(2 * (np.sqrt(5) - 1)), rtol=1e-6)
 
 
 def test_the_factors_are_those_of_the_strength_that_was_chosen(
@@ -618,10 +564,3 @@ def test_the_file_says_what_was_measured_and_how_far_left_out_points_were_off(
         file.write_text(json.dumps({**document, **change}), encoding="utf-8")
         with pytest.raises(InputError, match=r"my\.json: (deployments|left_out_errors)"):
             read_calibration(file)
-
-
-def test_rows_whose_lengths_were_drawn_vary_without_a_run_of_their_own() -> None:
-    row = {**MACHINE, "isl": 800, "osl": 100, "concurrency": 1, "requests": 8}
-    row |= dict.fromkeys(METRICS, 1.0)
-    loaded = LoadedRows([row, {**row, "range_ratio": 0.8}])
-    assert loaded.varied.tolist() == [False, True]

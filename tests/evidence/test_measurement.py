@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,16 +19,12 @@ from hypothesis import strategies as st
 from benchmarks.measurement import Machine, Truth
 from tests.questions import contenders, plans_with, question
 from tests.serve.test_chain import flags_of, loads, slower
-from tonnage import api
 from tonnage.api import bench as bench_api
 from tonnage.api.running.plans import planned
 from tonnage.api.sizing import size
 from tonnage.cli.main import run
 from tonnage.evidence.measurement import POINTS, Afterwards, design, greedy, width_left
-from tonnage.evidence.rows import LoadedRows
-from tonnage.formats.measured_files import read_measured
 from tonnage.perf.residuals import LEVELS, SCALE, Residuals
-from tonnage.perf.terms_file import shipped
 from tonnage.plan.cost import YearlyCost
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import FOLDER
@@ -41,6 +36,7 @@ from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.workload import Workload
 
 few_parts = plans_with()
+
 
 ASKED: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -153,10 +149,6 @@ def test_measured_as_proposed_the_answer_is_within_one_system_of_the_truth(
     assert again.measurement is None  # it is measured
 
 
-# The points that a measurement takes: what they leave of a variance, beside the closed form of
-# linear Gaussian inference.
-
-
 @given(slope=st.floats(0.01, 20.0), count=st.integers(1, 12))
 def test_equal_points_of_one_factor_leave_what_the_closed_form_says(
     slope: float, count: int
@@ -254,68 +246,3 @@ def test_what_is_found_and_what_is_left_add_up_to_the_errors_now() -> None:
         metric=errors.metric, regime=errors.regime, residuals=errors.residuals, kept=1.0, found=0.95
     )
     assert [nothing.factor(p) for p in LEVELS] == pytest.approx([errors.factor(p) for p in LEVELS])
-
-
-# A run folder is simulated as it was: the same lengths in the same order, and in an open loop the
-# same moments.
-
-
-WHAT: dict[str, Any] = {
-    "model": "llama-3-8b",
-    "engine": "nim-2024",
-    "isl": "uniform:100-900",
-    "osl": "uniform:10-90",
-    "seed": 7,
-}
-
-
-def rows_of(folder: Path, **load: Any) -> LoadedRows:
-    """The row of one run of the shipped machine, simulated again with the shipped terms."""
-    (run,) = api.simulate_sweep(**WHAT, **load)
-    api.write_runs(folder, [run], {"seed": 7})
-    loaded = LoadedRows(
-        read_measured(folder, {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1})
-    )
-    loaded.simulate(shipped())
-    return loaded
-
-
-@pytest.mark.parametrize(
-    "load", [{"concurrency": 5, "requests": 60}, {"request_rate": 6.0, "requests": 60}]
-)
-def test_a_run_of_the_shipped_machine_comes_back_exactly(
-    load: dict[str, Any], tmp_path: Path
-) -> None:
-    """Drawn anew, the lengths and arrivals would differ; as recorded, every latency is what it
-    was."""
-    loaded = rows_of(tmp_path / "run", **load)
-    for name in ("ttft_ms", "ttft_p95_ms", "e2e_ms", "itl_ms"):
-        assert loaded.simulated(name)[0] == pytest.approx(loaded.measured[name][0], rel=1e-6), name
-    assert loaded.predict(shipped())["itl_ms"][0] == pytest.approx(
-        loaded.measured["itl_ms"][0], rel=1e-6
-    )
-
-
-def test_a_folder_that_is_measured_again_is_read_again(tmp_path: Path) -> None:
-    first = rows_of(tmp_path / "run", request_rate=6.0, requests=40)
-    shutil.rmtree(tmp_path / "run")
-    second = rows_of(tmp_path / "run", request_rate=6.0, requests=20)
-    assert [
-        len(each.workload(0, model=None, turnaround_s=0.0).trace(0)) for each in (first, second)
-    ] == [20, 20]
-
-
-def test_a_row_with_knobs_ran_with_these(tmp_path: Path) -> None:
-    (run,) = api.simulate_sweep(**WHAT, concurrency=40, requests=80, max_batch_size=4)
-    api.write_runs(tmp_path / "run", [run], {})
-    (row,) = read_measured(tmp_path / "run", {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1})
-    for knobs, near in ({"knobs": run.deployment.knobs}, True), ({}, False):
-        loaded = LoadedRows([{**row, **knobs}])
-        loaded.simulate(shipped())
-        assert (
-            bool(
-                loaded.simulated("ttft_ms")[0]
-                == pytest.approx(loaded.measured["ttft_ms"][0], rel=1e-6)
-            )
-            is near
-        )

@@ -61,6 +61,19 @@ def test_score_gives_the_figures_of_simulate_to_the_last_bit(number: int, twin: 
     assert scored["output_tok_s"] > 0
 
 
+@pytest.mark.parametrize(
+    ("clients", "requests", "burst"),
+    [(64, 64, True), (64, 9, True), (9, 9, True), (64, 8, False), (64, 65, False), (8, 8, False)],
+)
+def test_nine_requests_or_more_of_as_many_clients_are_a_burst(
+    clients: int, requests: int, burst: bool
+) -> None:
+    row = drawn_row(1) | {"concurrency": clients, "requests": requests}
+    assert read_point(row).at_once is burst
+    rate = drawn_row(0) | {"requests": requests}
+    assert not read_point(rate).at_once  # requests that come at a rate never are
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ranks_have_the_front_ends_of_their_engine_however_one_asks(engine: str) -> None:
     row = {

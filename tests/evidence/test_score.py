@@ -1,5 +1,4 @@
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tonnage
 from tests.deployments import knobs_of
+from tests.evidence.score_cases import CLOSED, rows
 from tests.strategies import step_models
-from tonnage import api
-from tonnage.errors import InputError
 from tonnage.evidence.predict import (
     OPEN_MOST,
     joules_per_token,
@@ -23,22 +20,21 @@ from tonnage.evidence.predict import (
     static_latencies_s,
     workload_of,
 )
-from tonnage.evidence.reasons import HOLDS, QUEUES, cache_group, reason
 from tonnage.evidence.score import ScoreReport, score
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
 from tonnage.perf.terms import step_model
-from tonnage.report.scored import scored
-from tonnage.results.metrics import attained
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator.kernel import run
-from tonnage.spec.deployment import parse_attainment
 from tonnage.spec.workload import Trace
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
 needs_data = pytest.mark.skipif(
     not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; accuracy is not checked"
 )
+
 
 STATIC = {
     "model": "llama-2-7b",
@@ -48,16 +44,6 @@ STATIC = {
     "isl": 128,
     "osl": 128,
     "batch": 8,
-}
-ON_L40S = {"model": "llama-3.1-8b", "gpu": "l40s", "precision": "fp8", "tp": 1, "engine": "vllm"}
-CLOSED = {
-    "model": "llama-3-8b",
-    "gpu": "h100-sxm-80gb",
-    "precision": "fp16",
-    "tp": 1,
-    "isl": 200,
-    "osl": 20,
-    "concurrency": 4,
 }
 
 
@@ -82,10 +68,6 @@ def test_a_rank_has_its_share_of_the_load_and_the_fullest_of_what_does_not_divid
     assert read_point(CLOSED).of_rank == read_point(CLOSED)
 
 
-def rows(**measured: float) -> list[dict[str, Any]]:
-    return [CLOSED | {"line": 2, "requests": 20} | measured]
-
-
 def test_errors_are_relative_and_signed() -> None:
     truth = predict(read_point(rows()[0]))
     high, low = (
@@ -103,29 +85,6 @@ def test_errors_are_relative_and_signed() -> None:
     assert set(report.groups) >= {"family", "model", "gpu", "precision", "engine", "deployment"}
     assert report.worst[0].errors["ttft_ms"] == pytest.approx(-20.0)
     assert json.loads(json.dumps(report.to_json(), allow_nan=False))["overall"]["ttft_ms"]["n"] == 2
-
-
-def test_attainment_of_run_folders_is_compared_with_that_of_their_simulation(
-    tmp_path: Path,
-) -> None:
-    """The shares of a run are those of counting its requests; a slower limit is missed by both."""
-    made = tonnage.simulate(**ON_L40S, isl=1000, osl=60, request_rate=6, requests=400, seed=8)
-    api.write_runs(tmp_path, [made], {"seed": 8})
-    texts = ["90%: ttft<=120ms & tpot<=20ms", "50%: e2e<=1ms"]
-    limits = tuple(map(parse_attainment, texts))
-    report = score(tmp_path, slo=limits)
-    first, missed = report.attained
-    truth = attained(made.requests, limits)
-    assert (first.n, first.measured) == (1, truth[0].share)
-    assert 0.1 < first.measured < 0.98
-    assert truth[0].low <= first.predicted <= truth[0].high
-    assert first.inside == 100
-    assert first.off == pytest.approx(100 * abs(first.predicted - first.measured))
-    assert (missed.measured, missed.predicted, missed.goodput) == (0, 0, None)
-    assert first.limits in str(scored(report))
-    assert json.loads(json.dumps(report.to_json(), allow_nan=False))["attained"][0]["n"] == 1
-    with pytest.raises(InputError, match="no row has single requests"):
-        score(rows(ttft_ms=10.0), slo=limits)
 
 
 def test_joules_of_a_token_are_scored_with_their_interval() -> None:
@@ -332,72 +291,6 @@ def test_the_closed_form_of_a_static_batch_is_the_simulator(
     assert np.abs(record.last_token_ns / 1e9 - e2e).max() <= 1.001e-9
 
 
-REASONS_CLOSED = {
-    "model": "llama-3-8b",
-    "gpu": "h100-sxm-80gb",
-    "precision": "fp16",
-    "tp": 1,
-    "isl": 2000,
-    "osl": 200,
-    "concurrency": 8,
-}
-REASONS_STATIC = {
-    "model": "llama-2-7b",
-    "gpu": "h100-sxm-80gb",
-    "precision": "fp16",
-    "tp": 1,
-    "isl": 128,
-    "osl": 128,
-    "batch": 1,
-}
-
-
-def test_a_closed_loop_is_grouped_by_what_its_cache_holds() -> None:
-    assert cache_group(read_point(REASONS_CLOSED)) == HOLDS
-    assert cache_group(read_point(REASONS_CLOSED | {"concurrency": 500})) == QUEUES
-    assert cache_group(read_point(REASONS_STATIC)) == ""
-    assert cache_group(read_point(REASONS_CLOSED | {"model": "llama-3-70b"})) == ""
-
-
-@pytest.mark.parametrize(
-    ("row", "metric", "says"),
-    [
-        (REASONS_STATIC, "itl_ms", "of a decode step is reading the weights"),
-        (
-            REASONS_STATIC | {"batch": 64, "isl": 2048},
-            "itl_ms",
-            "of a decode step is reading the KV cache",
-        ),
-        (REASONS_STATIC | {"batch": 64}, "ttft_ms", "of a step with a prompt is arithmetic"),
-        (REASONS_STATIC, "peak_gpu_memory_gb", "GB of it are weights"),
-        (REASONS_CLOSED | {"gpu": "gb300-279gb"}, "itl_ms", "no measurements"),
-    ],
-)
-def test_the_largest_term_is_said(row: dict[str, object], metric: str, says: str) -> None:
-    words = reason(read_point(row), metric, steady=True)
-    assert says in words
-    assert all(30 <= int(share) <= 100 for share in re.findall(r"(\d+) % of", words)), (
-        "the largest part of a step"
-    )
-
-
-def test_requests_at_a_rate_are_explained_by_a_step_of_one_of_them() -> None:
-    """Of prompts so long that the cache of two takes visibly more of a step than that of one."""
-    one, two, rate = (
-        read_point(REASONS_CLOSED | {"isl": 7_000} | load)
-        for load in (
-            {"concurrency": 1},
-            {"concurrency": 2},
-            {"concurrency": None, "request_rate": 0.1},
-        )
-    )
-    assert (
-        reason(rate, "itl_ms", steady=True)
-        == reason(one, "itl_ms", steady=True)
-        != reason(two, "itl_ms", steady=True)
-    )
-
-
 def record(**changed: Any) -> Requests:
     """What a closed loop of 50 requests leaves behind."""
     point = read_point(CLOSED | {"requests": 50} | changed)
@@ -431,39 +324,3 @@ def test_requests_that_were_not_completed_count_for_nothing() -> None:
     assert found["requests_s"] == pytest.approx(25e9 / ends.max())
     assert found["e2e_ms"] == pytest.approx((ends - whole.due_ns[:25]).mean() / 1e6)
     assert reported_metrics(replace(whole, status=np.full_like(status, REJECTED))) == {}
-
-
-def test_a_layout_may_be_named_where_a_row_names_a_file_whose_fields_leave_it_open(
-    tmp_path: Path,
-) -> None:
-    """As in ``memory``, ``size`` and ``simulate``; ``calibrate`` reads the same rows."""
-    sizes = {
-        "num_hidden_layers": 32,
-        "hidden_size": 4096,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "intermediate_size": 14336,
-    }
-    config = {
-        "architectures": ["UnheardOfForCausalLM"],
-        "hidden_act": "gelu",
-        "vocab_size": 128256,
-        "max_position_embeddings": 8192,
-        **sizes,
-    }
-    file, table = tmp_path / "config.json", tmp_path / "points.csv"
-    file.write_text(json.dumps(config), encoding="utf-8")
-    heads = "model,gpu,precision,tp,isl,osl,concurrency,requests,engine,itl_ms\n"
-    table.write_text(
-        heads + f"{file},h100-sxm-80gb,fp16,1,200,20,4,20,vllm,7.0\n", encoding="utf-8"
-    )
-    (skipped,) = api.score(table).skipped
-    assert "hidden_act" in skipped.reason
-    named = api.score(table, layout="LlamaForCausalLM")
-    table.write_text(
-        table.read_text(encoding="utf-8").replace(str(file), "llama-3-8b"), encoding="utf-8"
-    )
-    assert (named.predicted, named.overall["itl_ms"].bias) == (
-        1,
-        pytest.approx(api.score(table).overall["itl_ms"].bias, abs=0.5),
-    )

@@ -3,9 +3,7 @@ refused in a line, never otherwise."""
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.formats.test_field_files import LLMPERF, SGLANG, VLLM
-from tests.formats.test_request_log import FORMS, RELATIVE, lines
+from tests.formats.changed_files import changed, told
+from tests.formats.field_files import LLMPERF, SGLANG, VLLM_RUN
 from tests.strategies import examples
 from tonnage.api.compare import import_run
-from tonnage.api.question.loads import traffic_from
-from tonnage.bench.reply import kept_answer
 from tonnage.errors import TonnageError
 from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.measured_files import MEASURED, read_measured
-from tonnage.formats.tool_format import ImportedRun, Reading, read_requests
 
 FIXTURES = Path(__file__).parents[1] / "bench" / "fixtures"
+
+
 GIVEN: dict[str, str | int] = {
     "model": "m",
     "gpu": "h100-sxm-80gb",
@@ -33,6 +30,8 @@ GIVEN: dict[str, str | int] = {
     "engine": "vllm",
     "concurrency": 8,
 }
+
+
 STAGE = {
     "load_summary": {"count": 100, "requested_rate": 2.0},
     "successes": {
@@ -47,74 +46,10 @@ STAGE = {
     },
     "failures": {"count": 0},
 }
-RETYPED: list[Callable[[Any], Any]] = [
-    lambda value: None,
-    str,
-    lambda value: [value],
-    lambda value: {"value": value},
-    lambda value: True,
-    lambda value: "",
-    lambda value: [],
-    lambda value: {},
-]
-
-
-def paths_of(document: Any, before: tuple[Any, ...] = (), depth: int = 5) -> list[tuple[Any, ...]]:
-    """Where the fields of a document are; of a list the first two items."""
-    if depth == 0:
-        return []
-    items = (
-        list(document.items())
-        if isinstance(document, dict)
-        else list(enumerate(document[:2]))
-        if isinstance(document, list)
-        else []
-    )
-    return [
-        path
-        for key, value in items
-        for path in ((*before, key), *paths_of(value, (*before, key), depth - 1))
-    ]
-
-
-@st.composite
-def changed(draw: st.DrawFn, document: Any) -> Any:
-    """The document with one field dropped, of another type, or its neighbours in another order or
-    twice."""
-    found = copy.deepcopy(document)
-    path = draw(st.sampled_from(paths_of(document)))
-    holder = found
-    for key in path[:-1]:
-        holder = holder[key]
-    kind = draw(st.sampled_from(["drop", "retype", "reorder", "repeat"]))
-    if kind == "drop":
-        del holder[path[-1]]
-    elif kind == "retype":
-        holder[path[-1]] = draw(st.sampled_from(RETYPED))(holder[path[-1]])
-    elif isinstance(holder, dict):
-        items = list(holder.items())[::-1]
-        holder.clear()
-        holder.update(items)
-        if kind == "repeat":
-            holder[f"{path[-1]}_again"] = copy.deepcopy(holder[path[-1]])
-    elif kind == "reorder":
-        holder.reverse()
-    else:
-        holder.insert(0, copy.deepcopy(holder[path[-1]]))
-    return found
-
-
-def told(error: TonnageError, path: Path) -> None:
-    assert all(line.strip() for line in str(error).splitlines())
-    assert (
-        path.name in str(error)
-        or path.parent.name in str(error)
-        or "valid measurement" in str(error)
-    )
 
 
 REPORTS: dict[str, tuple[str, Any]] = {
-    "vllm": ("r.json", VLLM),
+    "vllm": ("r.json", VLLM_RUN),
     "sglang": ("r.jsonl", SGLANG),
     "llmperf": ("x_summary.json", LLMPERF),
     "inference-perf": ("stage_0_lifecycle_metrics.json", STAGE),
@@ -163,45 +98,6 @@ def test_no_measured_value_of_a_report_changes_silently(
         assert [column for column in columns if row[column] not in (before[column], None)] == []
 
 
-def described(run: ImportedRun) -> tuple[float, ...]:
-    """Means of E2E, TTFT and TPOT of the completed requests of a run."""
-    done = [request for request in run.requests if not request.outcome and request.events_ns]
-    streamed = [request for request in done if request.streamed and request.osl > 1]
-    whole = [request.events_ns[-1] - request.sent_ns for request in done]
-    ttft = [request.events_ns[0] - request.sent_ns for request in streamed]
-    decode = [
-        (request.events_ns[-1] - request.events_ns[0]) / (request.osl - 1) for request in streamed
-    ]
-    return tuple(sum(values) / len(values) if values else 0.0 for values in (whole, ttft, decode))
-
-
-READING = Reading(answer=kept_answer)
-
-
-@pytest.mark.parametrize("form", [*FORMS, *RELATIVE])
-@examples(1.0)
-@given(data=st.data())
-def test_one_changed_line_of_a_log_changes_nothing_but_counts(
-    form: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """All lines take the same time, so that whatever one line loses, the means stay."""
-    rows = lines(20, **{**FORMS, **RELATIVE}[form])
-    path = tmp_path_factory.mktemp("changed", numbered=True) / "log.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    (before,) = read_requests(path, READING)
-    place = data.draw(st.integers(1, 19))
-    rows[place] = data.draw(changed(rows[place]))
-    rows = data.draw(st.permutations(rows)) if data.draw(st.booleans()) else rows
-    path.write_text("\n".join(map(json.dumps, rows)))
-    try:
-        (after,) = read_requests(path, READING)
-    except TonnageError as error:
-        told(error, path)
-        return
-    assert len(after.requests) + sum(after.left_out.values()) == 20
-    assert described(after) == pytest.approx(described(before), rel=1e-6)
-
-
 DETAILED = {
     "vllm": FIXTURES / "vllm.json",
     "sglang": FIXTURES / "sglang.jsonl",
@@ -232,33 +128,3 @@ def test_single_requests_are_read_or_refused(
         assert not (folder / "run").exists()
         return
     assert all(summary.counted for _, summary, _ in made)
-
-
-TRACES = [
-    {
-        "timestamp": 500 * place,
-        "input_length": 1024,
-        "output_length": 100,
-        "hash_ids": [0, place + 1],
-    }
-    for place in range(20)
-]
-
-
-@examples(1.0)
-@given(data=st.data())
-def test_a_changed_trace_is_read_or_every_bad_line_named(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    rows = copy.deepcopy(TRACES)
-    place = data.draw(st.integers(1, 18))
-    rows[place] = data.draw(changed(rows[place]))
-    path = tmp_path_factory.mktemp("changed", numbered=True) / "t.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    try:
-        recording = traffic_from(str(path), "the traffic").recording
-    except TonnageError as error:
-        told(error, path)
-        return
-    assert (len(recording), recording.due_ns[-1]) == (20, 9_500_000_000)
-    assert set(recording.isl) == {1024}

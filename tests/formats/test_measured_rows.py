@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tonnage.formats
-from tonnage import api
-from tonnage.api.question.loads import recording_from
-from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.formats.measured_files import read_measured
-from tonnage.formats.table import find_column
-from tonnage.formats.tool_format import check_export, export, tool_formats
-from tonnage.results.store import read_run
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
+
+
 HEADER = "model,gpu,precision,tp,isl,osl,concurrency,ttft_ms,requests_s"
+
+
 LINE = "llama-3-8b,h100-sxm-80gb,fp8,1,2000,200,10,220.845,5.195428"
 
 
@@ -79,32 +74,6 @@ def test_a_row_has_every_key_with_its_type(tmp_path: Path) -> None:
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data lies beside a working copy only")
 def test_shared_tables_are_read_whole(name: str, rows: int) -> None:
     assert len(read_measured(SHARED / f"{name}.csv")) == rows
-
-
-def test_headers_of_tools_are_known_and_others_left_alone() -> None:
-    for header, name, scale in [
-        ("Time To First Token (ms)", "ttft_ms", 1.0),
-        ("p95 TTFT [s]", "ttft_p95_ms", 1000.0),
-        ("Inter Token Latency (ms) p99", "tpot_p99_ms", 1.0),
-        ("itl_p95_ms", "itl_p95_ms", 1.0),
-        ("Request Throughput (per sec)", "requests_s", 1.0),
-        ("Output Token Throughput (tokens/sec)", "output_tok_s", 1.0),
-        ("Max Concurrency", "concurrency", 1.0),
-        ("FTL (ms)", "ttft_ms", 1.0),
-        ("Time to Last Token (s)", "e2e_ms", 1000.0),
-        ("requests/s per instance", "requests_s", 1.0),
-    ]:
-        column = find_column(header)
-        assert (column.name, column.scale) == (name, scale)
-    for header in [
-        "Request Latency (ms) max",
-        "ttft_p25_ms",
-        "Time To Second Token (ms)",
-        "measured_osl",
-        "",
-        "notes",
-    ]:
-        assert find_column(header) is None
 
 
 def test_byte_order_mark_separators_and_blank_lines_are_fine(tmp_path: Path) -> None:
@@ -221,86 +190,3 @@ def check_bytes(factory: pytest.TempPathFactory, data: bytes) -> None:
         assert "fuzz.csv" in message
     else:
         assert all(row["tp"] >= 1 and row["ttft_ms"] != 0 for row in rows)
-
-
-# A new tool is one module: its points are sized from, its requests imported and replayed, and a run
-# is written as its files.
-
-
-MODULE = '''
-"""The files of a tool that nobody has heard of."""
-import json
-
-from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Points, Requests, ToolFormat
-
-
-def points(document, where):
-    yield where, {"concurrency": document["stars"], "requests_s": 2.0, "e2e_ms": 3900.0, "ttft_ms": 100.0, "model": "llama-3.1-8b"}
-
-
-def runs(path, document, reading):
-    sent = [round(at * 1e9) for at in document["sent"]]
-    requests = [ImportedRequest(due_ns=at, sent_ns=at, events_ns=(at + 10**8, at + 3 * 10**8), isl=10, osl=2) for at in sent]
-    return [ImportedRun(tool="stargazer", model="m", concurrency=2, rate=0.0, requests=tuple(requests))]
-
-
-def write(run, folder):
-    (folder / "stars.json").write_text(json.dumps({"stars": 2, "ttft_ms": run.ttft_ms.tolist()}))
-    return [folder / "stars.json"]
-
-
-FORMAT = ToolFormat(
-    name="stargazer",
-    tool="Stargazer",
-    points=Points(recognises=lambda document: isinstance(document, dict) and "stars" in document, read=points),
-    requests=Requests(recognises=lambda document: isinstance(document, dict) and "sent" in document, read=runs),
-    write=write,
-)
-'''
-
-
-@pytest.fixture
-def stargazer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A module with a FORMAT lies in the package's folder, and no other file knows of it."""
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "stargazer.py").write_text(MODULE)
-    monkeypatch.setattr(
-        tonnage.formats, "__path__", [*tonnage.formats.__path__, str(tmp_path / "package")]
-    )
-    tool_formats.cache_clear()
-    yield
-    tool_formats.cache_clear()
-
-
-@pytest.mark.usefixtures("stargazer")
-def test_a_module_of_its_own_is_all_that_a_new_tool_needs(tmp_path: Path) -> None:
-    measured = tmp_path / "points.json"
-    measured.write_text(json.dumps({"stars": 8}))
-    given = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 200}
-    assert [(row["concurrency"], row["ttft_ms"]) for row in read_measured(measured, given)] == [
-        (8, 100.0)
-    ]
-    plan = api.size_measured(
-        benchmarks=measured,
-        gpu="h100",
-        precision="fp16",
-        tp=1,
-        isl=1000,
-        osl=200,
-        peak_rps=20.0,
-        ttft="mean<=1s",
-    )
-    assert plan.choice is not None
-
-    single = tmp_path / "single.json"
-    single.write_text(json.dumps({"sent": [100.0, 100.5, 101.5]}))
-    assert recording_from(str(single), "trace").due_ns == (0, 500_000_000, 1_500_000_000)
-    assert run(["import", str(single), "--output", str(tmp_path / "run")]) == 0
-    summary = read_run(tmp_path / "run").summary
-    assert (summary["ttft_ms"]["mean"], summary["tpot_ms"]["mean"]) == (
-        pytest.approx(100),
-        pytest.approx(200),
-    )
-
-    (written,) = export(tmp_path / "run", check_export("stargazer"))
-    assert json.loads(written.read_text()) == {"stars": 2, "ttft_ms": [100.0] * 3}

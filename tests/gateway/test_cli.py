@@ -12,15 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.gateway.failing import CLIENTS, fail_one
 from tests.gateway.fakes import asked, before, fine, post, until
 from tonnage import api
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
-from tonnage.gateway.balancer import Asked
 
 BAD = {
     "no backend": ([], "--backend"),
@@ -89,9 +86,6 @@ def test_the_command_serves_says_when_its_port_is_taken_and_ends_when_it_is_told
                 process.stderr.close()
 
 
-# Settings from a file, read strictly.
-
-
 WHOLE = """
 backends: [http://127.0.0.1:8001, 127.0.0.1:8002=2]
 policy: power-of-two
@@ -134,9 +128,6 @@ def test_what_a_file_cannot_say_is_said_in_one_line_with_its_place(
     assert len(printed.splitlines()) == 1
 
 
-# Requests go to the backends that list their model.
-
-
 def body(**fields: Any) -> bytes:
     return json.dumps(fields).encode()
 
@@ -169,36 +160,6 @@ async def test_a_model_that_nobody_serves_is_404_and_one_whose_backends_are_down
         assert (await asked(running, post(body(model="small", prompt="x"))))[0] == 200
         # a body that names none goes anywhere
         assert (await asked(running, post(body(prompt="x"))))[0] == 200
-
-
-@given(model=st.text(max_size=20), prompt=st.text(max_size=60))
-def test_the_model_of_any_body_is_read(model: str, prompt: str) -> None:
-    for fields in (
-        {"model": model, "prompt": prompt},
-        {"metadata": {"model": prompt}, "model": model, "prompt": prompt},
-    ):
-        for ascii_only in (True, False):
-            data = json.dumps(fields, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-            assert Asked(body=data).model == model
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"{",
-        b'{"model": 3}',
-        b'{"model": null}',
-        b'["model", "model"]',
-        b'{"model": "a\\',
-        b'"model":"a" "model":"b"',
-    ],
-)
-def test_a_body_that_names_no_model_goes_anywhere(data: bytes) -> None:
-    assert Asked(body=data).model in ("", "a")
-
-
-# Workers that are processes: one is killed, or frozen, under load.
 
 
 @pytest.mark.engines

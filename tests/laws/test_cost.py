@@ -22,11 +22,13 @@ from tests.laws.draws import deployments
 from tests.strategies import examples
 from tonnage.cost.break_even import Curve, crossings
 from tonnage.cost.cost import api_cost, divided, energy_of
+from tonnage.cost.horizon import Decay, Month, compared, systems_by_division
 from tonnage.cost.options import cloud, hybrid, on_prem, rents_of
 from tonnage.perf.power import draw, steady_load
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
 from tonnage.plan.cost import HOURS_PER_YEAR, Serving, Traffic, WayCost
+from tonnage.plan.horizon import Horizon, HorizonMonth
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.prices import CloudOffer, Figure, Prices
 
@@ -312,3 +314,115 @@ def test_a_steady_load_keeps_as_many_in_flight_as_it_brings(made: Deployment, ra
     assert busy == pytest.approx(-math.expm1(-n), rel=1e-6)
     assert n == pytest.approx(rate * 200 * seconds, rel=1e-6)
     assert load.prompt_tokens == pytest.approx(load.sequences * 3)
+
+
+def months_of_growth(
+    serving: Serving, prices: Prices, loads: list[float], decay: Decay
+) -> tuple[Month, ...]:
+    """A month for each load, on the systems that division names."""
+    made = []
+    for place, load in enumerate(loads):
+        traffic = Traffic(
+            peak_requests_per_second=load,
+            mean_requests_per_second=load / 3,
+            input_tokens=1_000,
+            output_tokens=100,
+            profile=(load / 2, load / 6),
+        )
+        need = HorizonMonth(
+            month=place,
+            requests_per_second=load,
+            systems=systems_by_division(traffic, serving),
+            simulated=True,
+        )
+        made.append(Month(need=need, traffic=traffic, serving=serving, prices=prices, decay=decay))
+    return tuple(made)
+
+
+def paid(horizon: Horizon) -> dict[str, float]:
+    """USD of every way; one that comes to another has the cost of that."""
+    totals = {way.way: way.total_usd for way in horizon.ways if way.total_usd is not None}
+    least = min(usd for name, usd in totals.items() if name != "reserved")
+    return {"steps": totals["now"], "reserved": totals["hour"], "both": least, **totals}
+
+
+GROWING = st.tuples(st.floats(1, 60), st.sampled_from([1.0, 1.1, 1.5]), st.integers(1, 6)).map(
+    lambda drawn: [drawn[0] * drawn[1] ** month for month in range(drawn[2])]
+)
+DECAYS = st.sampled_from([0.0, 0.1, 0.4, 0.8])
+
+
+@examples(0.3)
+@given(
+    serving=servings(), prices=price_lists(), loads=GROWING, decay=DECAYS, lead=st.integers(0, 2)
+)
+def test_the_months_of_a_way_sum_to_its_total_and_a_mixture_is_never_dearer(
+    serving: Serving, prices: Prices, loads: list[float], decay: float, lead: int
+) -> None:
+    months = months_of_growth(serving, prices, loads, Decay(systems=decay, rents=decay / 2))
+    horizon = compared(months, lead_months=lead)
+    for way in horizon.ways:
+        assert math.fsum(way.usd_by_month) == pytest.approx(way.total_usd)
+        assert way.purchase_usd + way.running_usd + way.rent_usd == pytest.approx(way.total_usd)
+        assert len(way.systems) == len(way.usd_by_month) == len(loads)
+    usd = paid(horizon)
+    assert usd["both"] <= min(usd[name] for name in ("now", "steps", "hour")) * (1 + 1e-9)
+    assert usd["reserved"] <= usd["hour"] * (1 + 1e-9)
+    assert usd["steps"] <= usd["now"] * (1 + 1e-9)  # prices that fall, and later upkeep
+
+
+@examples(0.3)
+@given(serving=servings(), prices=price_lists(), load=st.floats(1, 200), months=st.integers(1, 12))
+def test_without_growth_and_decay_buying_later_gains_nothing(
+    serving: Serving, prices: Prices, load: float, months: int
+) -> None:
+    horizon = compared(months_of_growth(serving, prices, [load] * months, Decay()))
+    usd = paid(horizon)
+    assert usd["steps"] == usd["now"]
+    assert horizon.way("steps") is None  # and it is not named as another way
+
+
+@examples(0.3)
+@given(
+    serving=servings(), prices=price_lists(), loads=GROWING, decay=DECAYS, more=st.floats(0, 0.19)
+)
+def test_a_higher_decay_never_makes_buying_now_better_against_buying_later(
+    serving: Serving, prices: Prices, loads: list[float], decay: float, more: float
+) -> None:
+    gains = []
+    for systems in (decay, decay + more):
+        usd = paid(compared(months_of_growth(serving, prices, loads, Decay(systems=systems))))
+        gains.append(usd["now"] - usd["steps"])
+    assert gains[1] >= gains[0] - 1e-6 * max(1.0, abs(gains[0]))
+
+
+@examples(0.3)
+@given(serving=servings(), prices=price_lists(), loads=GROWING, times=FACTORS)
+def test_what_is_rented_over_the_months_is_linear_in_its_price(
+    serving: Serving, prices: Prices, loads: list[float], times: float
+) -> None:
+    free = replace(prices, licence_usd_per_gpu_hour=None)
+    dearer_rent = replace(
+        free,
+        cloud=tuple(
+            replace(offer, usd_per_gpu_hour=dearer(offer.usd_per_gpu_hour, times))
+            for offer in free.cloud
+        ),
+    )
+    usd = [
+        paid(compared(months_of_growth(serving, offered, loads, Decay(rents=0.2))))["hour"]
+        for offered in (free, dearer_rent)
+    ]
+    assert usd[1] == pytest.approx(times * usd[0])
+
+
+@examples(0.3)
+@given(serving=servings(), prices=price_lists(), loads=GROWING, decay=DECAYS)
+def test_a_further_month_never_makes_the_months_cheaper(
+    serving: Serving, prices: Prices, loads: list[float], decay: float
+) -> None:
+    shorter, longer = (
+        paid(compared(months_of_growth(serving, prices, some, Decay(rents=decay))))
+        for some in (loads, [*loads, loads[-1]])
+    )
+    assert all(longer[name] >= shorter[name] * (1 - 1e-9) for name in shorter)

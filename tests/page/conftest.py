@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
+from tests.page.guarded import PORT, TOKEN
 from tests.page.served import served_page
 from tests.report.writers.chromium import Chromium
+from tonnage.page.server import application
+from tonnage.page.workspace import Desk
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +28,14 @@ def browser(address: str) -> Iterator[Chromium]:
     with Chromium() as found:
         found.open(address, 1440, 900)
         yield found
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    """The application without its processes, which begin with the server."""
+    monkeypatch.chdir(tmp_path)
+    return TestClient(
+        application(Desk(tmp_path, TOKEN), PORT),
+        base_url=f"http://127.0.0.1:{PORT}",
+        raise_server_exceptions=False,
+    )

@@ -3,7 +3,6 @@ term does."""
 
 from __future__ import annotations
 
-import copy
 import csv
 from dataclasses import replace
 from pathlib import Path
@@ -12,51 +11,35 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.deployments import deployment
+from tests.perf.fitted_terms_cases import (
+    A100,
+    B200,
+    H100,
+    H200,
+    L40S,
+    NIM,
+    NVL,
+    PCIE,
+    calibrated,
+    known,
+)
 from tonnage.api import deployment_of
 from tonnage.errors import DataErrors
 from tonnage.perf import shipped_json
 from tonnage.perf import step_terms as at
 from tonnage.perf.fitted_terms import (
-    FITTED_FORMATS,
     FITTED_TERMS,
-    Vocabulary,
     acts_on,
     terms_by_key,
-    vocabulary,
 )
 from tonnage.perf.memory import constants_of, weight_bytes
-from tonnage.perf.ranges import (
-    marks,
-    nearest_format,
-    nearest_gpu,
-    nearest_model,
-    shipped_ranges,
-    sizes_of,
-)
 from tonnage.perf.step_terms import TERMS
 from tonnage.perf.terms import client_turnaround_s, coefficients, resolve, step_model
-from tonnage.perf.terms_file import ACTS_ON, OF_THE_GPU, checked, overlaid, shipped
-from tonnage.spec.calibration import MULTIPLIERS, Calibration
-from tonnage.spec.catalog import find_engine, find_gpu, find_model, gpus, models
+from tonnage.perf.terms_file import shipped
+from tonnage.spec.calibration import MULTIPLIERS
+from tonnage.spec.catalog import find_engine, models
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
-from tools.fit.modern.rows import facts_of, lines_of
-from tools.fit.silicon.dense_rows import RULES as DENSE
-from tools.fit.silicon.dense_terms import silicon_layout
-from tools.fit.silicon.moe import moe_layout
-from tools.fit.silicon.moe_rows import RULES as MOE
-from tools.fit.terms import layout
-
-H100, A100, H200, B200, NVL, L40S, PCIE = (
-    "h100-sxm-80gb",
-    "a100-sxm-80gb",
-    "h200-sxm-141gb",
-    "b200-sxm-180gb",
-    "h100-nvl-94gb",
-    "l40s",
-    "a100-pcie-80gb",
-)
 
 DEPLOYMENTS = (
     # model, GPU, precision, TP, engine, attention ranks, groups of experts
@@ -95,10 +78,6 @@ DEPLOYMENTS = (
     ("nemotron-3-nano-30b-a3b", H100, "fp8", 1, "vllm-0.19", 1, 1),
 )
 """Of every kind that a term is for."""
-
-
-def known() -> Vocabulary:
-    return vocabulary(shipped()["architectures"], {*shipped()["formats"], *FITTED_FORMATS})
 
 
 def moved_by(d: Deployment, group: str, owner: str, key: str) -> set[str]:
@@ -181,46 +160,6 @@ def test_every_factor_of_a_calibration_multiplies_a_term() -> None:
         assert factor in [name for name, _ in terms]
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        (
-            ("engines", "vllm", "kv_bandwith"),
-            "engines.vllm.kv_bandwith: unknown key; did you mean kv_bandwidth",
-        ),
-        (("gpus", "l40s", "compute_9"), "gpus.l40s.compute_9: unknown key"),
-        (("engine",), "engine: unknown key; did you mean engines"),
-    ],
-)
-def test_a_misspelt_key_is_refused_by_its_path(path: tuple[str, ...], message: str) -> None:
-    document = copy.deepcopy(shipped())
-    place = document
-    for name in path[:-1]:
-        place = place[name]
-    place[path[-1]] = 1.0
-    with pytest.raises(DataErrors) as caught:
-        checked(document, "terms.json")
-    assert str(caught.value).startswith(f"terms.json: {message}")
-    assert len(caught.value.lines) == 1
-
-
-LAYOUTS = {
-    "TensorRT-LLM of 2024": layout([(H100, "8"), (A100, "16")]),
-    "current engines": silicon_layout(shipped()),
-    "experts": moe_layout(shipped(), {"vllm", "sglang", "tensorrt-llm-1.1"}),
-}
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_the_fit_moves_only_what_is_described(name: str) -> None:
-    terms = LAYOUTS[name].terms(LAYOUTS[name].start)
-    assert [path for *path, term in terms_by_key(terms, known()) if term is None] == []
-
-
-# The files of constants and of held-out errors are read strictly: what is misspelt is named by its
-# path. See also test_fitted_terms.py.
-
-
 MEMORY, RESIDUALS = shipped_json("memory.json", ""), shipped_json("residuals.json", "")
 
 
@@ -237,23 +176,6 @@ def test_a_misspelt_constant_of_memory_is_refused() -> None:
     }
 
 
-NIM = deployment_of(
-    model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="nim-2024"
-)
-
-
-def calibrated(
-    deployment: Deployment = NIM, gpu: str = "h100-sxm-80gb", **multipliers: float
-) -> Deployment:
-    found = Calibration(
-        preset="nim-2024",
-        gpu=gpu,
-        multipliers=tuple(multipliers.items()),
-        data="10 points of my.csv",
-    )
-    return replace(deployment, calibration=found)
-
-
 MOVES = {
     "compute": (at.LINEAR_FLOPS, 0.5),
     "memory": (at.LINEAR_BYTES, 0.5),
@@ -261,7 +183,7 @@ MOVES = {
     "allreduce_s": (at.COMM_STEP, 2.0),
     "step_s": (at.HOST_STEP, 2.0),
     "sequence_s": (at.HOST_SEQUENCE, 2.0),
-    "prefill_s": (at.HOST_PREFILL, 2.0),
+    "prefill_s": (at.EAGER, 2.0),
 }
 
 
@@ -282,45 +204,12 @@ def test_front_end_and_turnaround_are_scaled_too() -> None:
     )
 
 
-def test_every_factor_has_something_to_act_on_and_leaves_the_shipped_terms_alone() -> None:
-    assert set(ACTS_ON) == set(MULTIPLIERS)
-    before = repr(shipped())
-    for name in MULTIPLIERS:
-        c = Calibration(preset="nim-2024", gpu="l40s", multipliers=((name, 2.0),), data="")
-        assert overlaid(shipped(), c, "l40s") != shipped()
-    assert repr(shipped()) == before
-
-
-def test_the_efficiencies_of_a_gpu_hold_for_it_alone() -> None:
-    other = calibrated(gpu="a100-sxm-80gb", compute=0.5, memory=0.5, step_s=2.0)
-    c, plain = step_model(other).coefficients, step_model(NIM).coefficients
-    assert c[at.LINEAR_FLOPS] == plain[at.LINEAR_FLOPS]
-    assert c[at.HOST_STEP] == pytest.approx(2 * plain[at.HOST_STEP])
-    assert set(OF_THE_GPU) == {"compute", "memory"}
-
-
-def test_another_engine_is_untouched_and_says_so() -> None:
-    other = deployment_of(
-        model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="vllm"
-    )
-    with_it = calibrated(other, step_s=2.0)
-    assert step_model(with_it).coefficients.tolist() == step_model(other).coefficients.tolist()
-    assert any("not calibrated" in mark for mark in marks(with_it))
-
-
-def test_marks_say_what_was_calibrated_on_what() -> None:
-    assert "calibrated on 10 points of my.csv" in marks(calibrated(step_s=2.0))
-    assert any("terms only" in mark for mark in marks(calibrated(gpu="l40s", step_s=2.0)))
-    assert any("not calibrated" in mark for mark in marks(calibrated()))
-    assert not any("calibrated" in mark for mark in marks(NIM))
-
-
-# Weights as published: the totals of ``models.csv`` times the bytes of the released format, scales
-# included, within 3 %.
-
 SIZES = Path(__file__).resolve().parents[3] / "shared" / "data" / "modern" / "models.csv"
+
+
 TABLES = 2.0
 """Bytes of a weight of embeddings, output head and router, which checkpoints keep in 16 bits."""
+
 
 # bytes of a weight in routed experts and of the others, scales included, by the first format that
 # the table has for a model
@@ -396,100 +285,3 @@ def test_every_model_of_2026_has_weights_in_its_own_format(model) -> None:
     )
     assert least * 0.999 <= found <= most * 1.001
     assert found < 1.03 * least or precision.experts_only
-
-
-def test_marks_say_what_was_not_measured() -> None:
-    assert (
-        marks(deployment())
-        == marks(deployment(engine="vllm"))
-        == marks(deployment(gpu="l40s", precision="fp16"))
-        == ()
-    )
-    assert "vllm" in " ".join(marks(deployment(engine="vllm", gpu="a100-pcie-80gb")))
-    assert "fitted on medians" in marks(deployment(gpu="mi325x", engine="vllm"))[0]
-    for changed, said in (
-        ({"gpu": "h100-pcie-80gb"}, "transferred"),
-        ({"gpu": "gaudi3"}, "datasheet"),
-        ({"engine": "vllm", "precision": "tf32"}, "format tf32 not fitted"),
-        (
-            {"model": "llama-4-scout", "precision": "fp8", "tp": 8},
-            "llama-4-scout: no measurements of this model",
-        ),
-    ):
-        (mark,) = marks(deployment(**changed))
-        assert said in mark
-
-
-def test_the_nearest_that_was_measured_is_of_the_same_kind() -> None:
-    assert nearest_model(find_model("qwen2.5-72b")) == "llama-3-70b"
-    assert nearest_model(find_model("gpt-oss-20b")) == "gpt-oss-120b"
-    assert nearest_model(find_model("glm-5.3")) == "glm-5"
-    of_rows = shipped_ranges().gpus
-    assert nearest_gpu(
-        find_gpu("h20-96gb"), ("l40s", "h100-sxm-80gb", "h200-sxm-141gb")
-    ).startswith("h")
-    assert nearest_gpu(find_gpu("gh200-144gb-hbm3e"), of_rows) == "gh200-96gb-hbm3"
-    assert (
-        nearest_gpu(find_gpu("gb300-279gb"), ("b200-sxm-180gb", "h100-sxm-80gb"))
-        == "b200-sxm-180gb"
-    )
-    assert nearest_gpu(find_gpu("gaudi3"), of_rows) == ""
-    assert nearest_format(find_precision("w4a8")) == "mxfp4"
-
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-PLAIN = ("trtllm_static_batch.csv", "nim_inflight.csv", "trtllm_throughput.csv")
-
-
-def made(model: str, gpu: str, precision: str) -> Deployment:
-    return deployment_of(model=model, gpu=gpu, precision=precision, tp=1, engine="vllm")
-
-
-def measured() -> tuple[set[str], set[str]]:
-    """The models and the GPUs of all rows that a stage of the fit can read, from the files and from
-    the rules of the others."""
-    rows = [
-        row
-        for name in PLAIN
-        for row in csv.DictReader((DATA / name).read_text(encoding="utf-8").splitlines())
-    ]
-    points = lines_of(DATA / "modern" / "agg.csv.gz")
-    names = (
-        {row["model"] for row in rows}
-        | {row["model"] for row in points}
-        | {*DENSE.models.values(), *MOE.models.values()}
-    )
-    gpus = (
-        {row["gpu"] for row in rows}
-        | {facts_of(row)["gpu"] for row in points}
-        | {*DENSE.gpus.values(), *MOE.gpus.values()}
-    )
-    return {find_model(name).name for name in names}, {find_gpu(name).name for name in gpus}
-
-
-@pytest.mark.skipif(
-    not (DATA / "modern" / "agg.csv.gz").is_file(), reason="../shared/data/modern is not there"
-)
-def test_every_model_and_gpu_without_rows_is_marked() -> None:
-    """All of the catalog: a model in its own format on a measured GPU, and a measured model on
-    every GPU that can run its format."""
-    of_models, of_gpus = measured()
-    sizes = {sizes_of(find_model(name)) for name in of_models}
-    assert (len(of_models), len(of_gpus)) > (25, 15)
-    marked = {model.name: marks(made(model.name, "b200", "")) for model in models()}
-    says = {
-        name: f"{name}: no measurements of this model" in found for name, found in marked.items()
-    }
-    assert [
-        name for name, said in says.items() if said == (sizes_of(find_model(name)) in sizes)
-    ] == []
-    of_card = {
-        gpu.name: marks(made("llama-3.1-8b", gpu.name, "fp16"))
-        for gpu in gpus()
-        if gpu.name not in of_gpus
-    }
-    assert [
-        name
-        for name, found in of_card.items()
-        if not any(mark.startswith(f"{name}: no") for mark in found)
-    ] == []

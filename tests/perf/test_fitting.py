@@ -11,7 +11,7 @@ import pytest
 from tests.deployments import deployment
 from tonnage import api
 from tonnage.cli.main import run
-from tonnage.errors import DoesNotFit, InputError
+from tonnage.errors import DoesNotFit
 from tonnage.perf.fitting import check_room, holds
 from tonnage.perf.memory import memory_plan
 from tonnage.plan.reason import CannotRun
@@ -99,75 +99,6 @@ def test_the_longest_request_of_the_pool_fits_and_one_token_more_does_not() -> N
 def test_what_no_instance_has_room_for_says_so() -> None:
     with pytest.raises(DoesNotFit, match="no instance of 8 GPUs"):
         check_room(deployment("deepseek-v3", "l4", "fp8", engine="tensorrt-llm 1.0"), 10_000_000, 1)
-
-
-@pytest.mark.parametrize(
-    ("engine", "name", "aliases"),
-    [
-        ("vllm", "gpu_memory_utilization", ()),
-        ("sglang", "mem_fraction_static", ()),
-        (
-            "tensorrt-llm",
-            "free_gpu_memory_fraction",
-            ("kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction"),
-        ),
-    ],
-)
-def test_the_share_of_the_memory_is_the_engines_own_setting(
-    engine: str, name: str, aliases: tuple[str, ...]
-) -> None:
-    half, most = (
-        api.memory(model="llama-3.1-8b", engine=engine, **{name: share}).plan
-        for share in (0.5, 0.95)
-    )  # type: ignore[arg-type]
-    whole = half.deployment.gpu.memory_bytes
-    spent = half.weight_bytes + half.activation_bytes + half.reserve_bytes
-    of = {
-        "free_gpu_memory_fraction": whole - spent,
-        "gpu_memory_utilization": whole - 500_000_000,
-    }.get(name, whole)
-    assert most.kv_budget_bytes - half.kv_budget_bytes == pytest.approx(0.45 * of, abs=2)
-    for alias in aliases:
-        assert api.memory(model="llama-3.1-8b", engine=engine, **{alias: 0.5}).plan == half  # type: ignore[arg-type]
-    other = "sglang" if engine != "sglang" else "vllm"
-    with pytest.raises(
-        InputError,
-        match=rf"^{name}: {other}.* has no such setting; write .* 0.95 or engine {engine}$",
-    ):
-        api.memory(model="llama-3.1-8b", engine=other, **{name: 0.95})  # type: ignore[arg-type]
-    for share in (0, -0.1, 1.01, 95):
-        with pytest.raises(InputError, match="is not a share of the memory"):
-            api.memory(model="llama-3.1-8b", engine=engine, **{name: share})  # type: ignore[arg-type]
-
-
-def test_a_smaller_step_leaves_more_of_the_memory_to_the_cache() -> None:
-    small = api.memory(
-        model="llama-3.1-8b", engine="vllm", max_num_batched_tokens=2_048, max_num_seqs=128
-    ).plan  # type: ignore[call-arg]
-    usual = api.memory(model="llama-3.1-8b", engine="vllm").plan
-    assert (small.deployment.knobs.max_num_tokens, small.deployment.knobs.max_batch_size) == (
-        2_048,
-        128,
-    )
-    assert (
-        small.kv_budget_bytes - usual.kv_budget_bytes
-        == usual.activation_bytes - small.activation_bytes
-        > 0
-    )
-
-
-def test_a_shorter_context_is_the_longest_request() -> None:
-    for name in ("max_model_len", "context_length", "max_seq_len"):
-        with pytest.raises(InputError, match=r"exceed the context of llama-3\.1-8b, 4,000 tokens"):
-            api.memory(model="llama-3.1-8b", isl=4_000, osl=200, **{name: 4_000})  # type: ignore[arg-type]
-    with pytest.raises(
-        InputError,
-        match=(
-            r"max_model_len: 900,000 is longer than the context of llama-3\.1-8b; write at most"
-            r" 131072"
-        ),
-    ):
-        api.memory(model="llama-3.1-8b", max_model_len=900_000)
 
 
 def test_a_sizing_without_an_answer_says_what_fits() -> None:

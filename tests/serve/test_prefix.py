@@ -5,54 +5,30 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 import zmq
 
-from tests.serve.engines import KNOBS, SERVED, Asking, ask
-from tonnage.perf.step import StepModel
-from tonnage.perf.step_terms import COEFFICIENTS, HOST_STEP, NORM
-from tonnage.serve.prefix import END, CachedEngine, Content, Publisher, Stored, document_of
-from tonnage.serve.request import Adapter
-from tonnage.serve.server import in_thread
-from tonnage.serve.simulated import Simulated
+from tests.serve.engines import KNOBS, Asking
+from tests.serve.prefixes import spec
+from tonnage.serve.prefix import END, CachedEngine, Content, Publisher
 from tonnage.simulator.request import Request
-from tonnage.simulator.spec import EngineSpec
 from tonnage.simulator.tiers import Tier
 
 
-def spec(blocks: int = 400, tiers: Sequence[Tier] = ()) -> EngineSpec:
-    c = np.zeros(COEFFICIENTS)
-    c[NORM], c[HOST_STEP] = 1.0, 0.004
-    return EngineSpec(
-        step=StepModel(coefficients=c, frontend_s=0.0),
-        knobs=replace(KNOBS, prefix_caching=True),
-        blocks=blocks,
-        tiers=tiers,
-    )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Asking]:
-    with in_thread(
-        replace(SERVED, engine=lambda: CachedEngine(spec()), instances=1, max_context=2_000)
-    ) as running:
-        yield Asking(running.port)
-
-
-def test_a_prefix_that_is_sent_again_is_found(server: Asking) -> None:
+def test_a_prefix_that_is_sent_again_is_found(caching_server: Asking) -> None:
     first = {"prompt": [7] * 100 + [8] * 60, "max_tokens": 2}
-    assert server.post("/v1/completions", first)[1]["usage"]["prompt_tokens_details"] is None
-    again = server.post("/v1/completions", {**first, "prompt": [7] * 100 + [9] * 60})[1]
+    assert (
+        caching_server.post("/v1/completions", first)[1]["usage"]["prompt_tokens_details"] is None
+    )
+    again = caching_server.post("/v1/completions", {**first, "prompt": [7] * 100 + [9] * 60})[1]
     assert again["usage"]["prompt_tokens_details"] == {"cached_tokens": 96}
-    salted = server.post("/v1/completions", {**first, "cache_salt": "mine"})[1]
+    salted = caching_server.post("/v1/completions", {**first, "cache_salt": "mine"})[1]
     assert salted["usage"]["prompt_tokens_details"] is None
-    page = server.get("/metrics")[1]
+    page = caching_server.get("/metrics")[1]
     counts = {
         line.split("{")[0]: float(line.split()[-1])
         for line in page.splitlines()
@@ -62,13 +38,13 @@ def test_a_prefix_that_is_sent_again_is_found(server: Asking) -> None:
     assert counts["vllm:prefix_cache_hits_total"] == 96
 
 
-def test_the_answer_to_a_turn_is_found_in_the_next_one(server: Asking) -> None:
+def test_the_answer_to_a_turn_is_found_in_the_next_one(caching_server: Asking) -> None:
     said: list[dict[str, Any]] = [{"role": "user", "content": "tell me of it " * 8}]
     for _ in range(3):
-        reply = server.post("/v1/chat/completions", {"messages": said, "temperature": 0})[1]
+        reply = caching_server.post("/v1/chat/completions", {"messages": said, "temperature": 0})[1]
         whole = reply["usage"]["total_tokens"]
         said = [*said, reply["choices"][0]["message"], {"role": "user", "content": "go on"}]
-        found = server.post("/v1/chat/completions", {"messages": said, "max_tokens": 1})[1][
+        found = caching_server.post("/v1/chat/completions", {"messages": said, "max_tokens": 1})[1][
             "usage"
         ]["prompt_tokens_details"]
         assert whole - 2 * KNOBS.tokens_per_block <= found["cached_tokens"] <= whole
@@ -122,57 +98,6 @@ class Follower:
                 self.names -= set(event["block_hashes"])
                 self.removed += len(event["block_hashes"])
         self.next += 1
-
-
-def test_an_adapter_has_blocks_of_its_own_and_its_name_in_events() -> None:
-    stored = Stored(
-        names=[1, 2],
-        parent=None,
-        tokens=[7] * 32,
-        salt="mine" + Adapter(name="a", path="p", number=3, blocks=0).salt,
-    )
-    found = document_of(stored, 16)
-    assert (found["lora_id"], found["lora_name"], found["extra_keys"]) == (
-        3,
-        "a",
-        [["a", "mine"], ["a"]],
-    )
-    with in_thread(
-        replace(SERVED, engine=lambda: CachedEngine(spec()), instances=1, max_context=2_000)
-    ) as running:
-        server, body = Asking(running.port), {"prompt": [7] * 100, "max_tokens": 1}
-        engines = running.service.engines
-        assert isinstance(engines, Simulated)
-        engine, engines.adapter_cost = (
-            engines.fleet.instances[0].member.engine,
-            lambda rank: (rank, 0.0),
-        )
-        free = engine.kv_blocks_free
-        for name in ("a", "b"):
-            assert (
-                ask(
-                    running.port,
-                    "POST",
-                    "/v1/load_lora_adapter",
-                    {"lora_name": name, "lora_path": "p"},
-                )[0]
-                == 200
-            )
-        assert engine.kv_blocks_free == free - 32
-        found = [
-            server.post("/v1/completions", {**body, "model": name})[1]["usage"][
-                "prompt_tokens_details"
-            ]
-            for name in ("a", "b", "a", "toy")
-        ]
-        assert found == [None, None, {"cached_tokens": 96}, None]
-        assert server.post("/reset_prefix_cache", {}) == (200, {"success": True})
-        assert (
-            server.post("/v1/completions", {**body, "model": "a"})[1]["usage"][
-                "prompt_tokens_details"
-            ]
-            is None
-        )
 
 
 def test_what_went_down_to_host_memory_is_found_and_the_step_waits_for_it() -> None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.simulator.driven_engines import engine_of
+from tests.simulator.kernel.compared import assert_same
 from tests.simulator.test_changes import S, conserved, one_at_a_time, spread
-from tests.simulator.test_engine import engine_of, opened
-from tests.simulator.test_kernel import assert_same
+from tests.simulator.test_engine import opened
 from tests.strategies import SCHEDULERS, examples, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, REJECTED

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.simulator.test_engine import MS, engine_of, opened
-from tests.simulator.test_fleet import KNOBS, engine_model
-from tests.simulator.test_kernel import assert_same
+from tests.simulator.driven_engines import engine_of
+from tests.simulator.fleets import FLEET_KNOBS, engine_model
+from tests.simulator.kernel.compared import assert_same
+from tests.simulator.test_engine import MS, opened
 from tests.strategies import SCHEDULERS, examples, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
@@ -85,7 +86,7 @@ def conserved(trace: Trace, record, retry: str) -> None:
 
 def one_at_a_time(instances: int, step_s: float = 0.001) -> list:
     return [
-        Engine(engine_model(step_s), replace(KNOBS, max_batch_size=1), 4096).machine
+        Engine(engine_model(step_s), replace(FLEET_KNOBS, max_batch_size=1), 4096).machine
         for _ in range(instances)
     ]
 

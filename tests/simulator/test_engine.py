@@ -13,39 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.simulator.test_kernel import assert_same
-from tests.simulator.test_reference import KNOBS, TICK, VLLM
-from tests.strategies import MS, SCHEDULERS, Run, examples, runs
+from tests.simulator.driven_engines import EASY, ENGINES, engine_of, requests_of
+from tests.simulator.kernel.compared import assert_same
+from tests.simulator.reference.examples import KNOBS, TICK, VLLM
+from tests.strategies import MS, SCHEDULERS, Run, runs
 from tonnage.errors import InputError
-from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
-from tonnage.simulator import reference
+from tonnage.results.requests import COMPLETED, UNFINISHED
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel import run
-from tonnage.simulator.member import Member
 from tonnage.simulator.request import CANCELLED, Happened, Request
 from tonnage.spec.workload import Trace
-
-ENGINES = [Engine, reference.Engine]
-EASY = examples(0.2)
-
-
-def engine_of(kind: Any, r: Run) -> Any:
-    return kind(
-        r.step,
-        r.knobs,
-        r.kv_blocks,
-        windows=r.windows,
-        max_context=r.max_context,
-        seed=r.trace.seed,
-    )
-
-
-def requests_of(trace: Trace) -> list[Request]:
-    columns = (column.tolist() for column in (trace.isl, trace.osl, trace.due_ps))
-    return [
-        Request(id=i, isl=isl, osl=osl, at=at)
-        for i, (isl, osl, at) in enumerate(zip(*columns, strict=True))
-    ]
 
 
 def opened(r: Run) -> Run:
@@ -116,44 +93,6 @@ def test_two_engines_in_turn_are_two_runs_to_the_end(kind, scheduler, data):
         )
 
 
-@pytest.mark.parametrize("kind", ENGINES)
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-@EASY
-@given(data=st.data())
-def test_clients_outside_are_clients_inside(kind, scheduler, data):
-    """A closed loop that is driven from outside is that of a run, as long as nobody is rejected."""
-    r = replace(data.draw(runs((scheduler,))), window_ps=-1)
-    r = replace(
-        r,
-        trace=replace(
-            r.trace, due_ps=np.full(len(r.trace), -1), concurrency=max(r.trace.concurrency, 3)
-        ),
-    )
-    whole = run(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context)
-    if (whole.status == REJECTED).any():
-        return
-    engine, free = engine_of(kind, r), 0
-    coming = [
-        (request.isl, request.osl)
-        for request in requests_of(replace(r.trace, due_ps=np.zeros(len(r.trace), np.int64)))
-    ]
-
-    def answer(at: int) -> None:
-        nonlocal free
-        if coming:
-            free = max(at, free) + r.trace.turnaround_ps
-            isl, osl = coming.pop(0)
-            engine.submit(Request(id=len(r.trace) - len(coming) - 1, isl=isl, osl=osl, at=free))
-
-    for _ in range(r.trace.concurrency):
-        answer(0)
-    while (event := engine.next_event()) is not None:
-        happened = engine.advance(event)
-        for at in happened.at[happened.status == COMPLETED].tolist():
-            answer(at)
-    assert_same(engine.requests(), whole)
-
-
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @EASY
 @given(data=st.data())
@@ -178,40 +117,18 @@ def test_the_kernel_is_the_reference_at_every_cut_and_nothing_is_lost_when_reque
         assert kernel.waiting.tolist() == plain.waiting
         assert kernel.kv_blocks_free == plain.kv_blocks_free == r.kv_blocks - plain.kv_blocks_used
         assert plain.kv_blocks_used == sum(job.blocks for job in plain.batcher.running)
-        assert kernel.outstanding_tokens == plain.outstanding_tokens
     assert_same(kernel.requests(), plain.requests())
     ended = Counter(number for number, _, status in log if status != UNFINISHED)
     assert max(ended.values(), default=1) == 1
     assert len(ended) == len(requests)
     assert kernel.kv_blocks_free == r.kv_blocks
-    assert kernel.outstanding_tokens == len(kernel.running) == len(kernel.waiting) == 0
+    assert len(kernel.running) == len(kernel.waiting) == 0
     got = Counter()
     for number, tokens, _ in log:
         got[number] += tokens
     done = {number for number, _, status in log if status == COMPLETED}
     assert all(got[number] == requests[number].osl for number in done)
     assert kernel.requests().gaps.sum() == sum(max(tokens - 1, 0) for tokens in got.values())
-
-
-@pytest.mark.parametrize("kind", ENGINES)
-def test_an_engine_says_what_it_holds_and_when_it_goes_on(kind) -> None:
-    engine = kind(TICK, KNOBS, 100)
-    assert engine.next_event() is None
-    engine.submit(Request(id=0, isl=41, osl=3, at=5 * MS))
-    assert engine.next_event() == 5 * MS
-    assert (engine.outstanding_tokens, engine.kv_blocks_used) == (44, 0)
-    assert len(engine.advance(5 * MS)) == 0
-    assert engine.next_event() == 5 * MS + 1
-    assert list(engine.waiting) == [0]
-    assert len(engine.advance(5 * MS + 1)) == 0
-    assert engine.next_event() == 6 * MS
-    assert (list(engine.running), engine.kv_blocks_used, engine.kv_blocks_free) == ([0], 5, 95)
-    assert Member(engine).kv_used == 0.05
-    assert engine.advance(6 * MS).tokens.tolist() == [1]
-    assert engine.outstanding_tokens == 2
-    assert engine.advance().at.tolist() == [7 * MS, 8 * MS]
-    assert engine.now == 8 * MS
-    assert (engine.next_event(), engine.outstanding_tokens, engine.kv_blocks_used) == (None, 0, 0)
 
 
 @pytest.mark.parametrize("kind", ENGINES)

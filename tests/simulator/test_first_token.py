@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.simulator.test_kernel import assert_same
-from tests.simulator.test_reference import VLLM, open_trace
+from tests.simulator.kernel.compared import assert_same
+from tests.simulator.reference.examples import VLLM, open_trace
 from tests.strategies import (
     MS,
     SCHEDULERS,
@@ -24,6 +24,7 @@ from tests.strategies import (
 from tonnage.perf.step import StepModel
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests
+from tonnage.simulator import simulate
 from tonnage.simulator.disaggregated import pool_engines
 from tonnage.simulator.first_token import PARTS, request_parts, ttft_parts
 from tonnage.simulator.pools import KvLink, simulate_pools
@@ -53,9 +54,9 @@ def check(record: Requests, spec: EngineSpec) -> np.ndarray:
 @given(run=st.one_of(runs(), shared_runs(), ranked_runs()))
 def test_parts_sum_to_the_ttft_to_the_nanosecond(run: Run) -> None:
     spec = spec_of(run)
-    records = [spec.run(run.trace, window_ps=run.window_ps, plain=True)]
+    records = [simulate.run(spec, run.trace, window_ps=run.window_ps, plain=True)]
     if run.knobs.ranks == 0 or run.trace.contents is None:
-        records.append(spec.run(run.trace, window_ps=run.window_ps))
+        records.append(simulate.run(spec, run.trace, window_ps=run.window_ps))
         assert_same(*records)
     check(records[-1], spec)
     for of, statistic in zip(ttft_parts(records[-1], spec), ("mean", "p95"), strict=False):
@@ -79,7 +80,7 @@ def test_a_request_alone_has_its_prompt_and_the_front_end_and_nothing_else(run: 
     # chunks end with the budget, and steps begin at once
     knobs = replace(run.knobs, tokens_per_block=1, overlap_schedule=False)
     spec = replace(spec_of(run), knobs=knobs, blocks=1_000_000)
-    parts = dict(zip(PARTS, check(spec.run(apart, plain=True), spec), strict=True))
+    parts = dict(zip(PARTS, check(simulate.run(spec, apart, plain=True), spec), strict=True))
     assert (parts["queue_ms"] <= 1).all()
     # nanoseconds: admission, prompt and streaming are each rounded down
     assert (parts["shared_ms"] <= 2).all()
@@ -97,7 +98,9 @@ def parts_of(trace: Trace, knobs: EngineKnobs = VLLM) -> dict[str, list[float]]:
     spec = EngineSpec(step=TICK, knobs=knobs, blocks=1000)
     return {
         name: (part / 1e6).tolist()
-        for name, part in zip(PARTS, check(spec.run(trace, plain=True), spec), strict=True)
+        for name, part in zip(
+            PARTS, check(simulate.run(spec, trace, plain=True), spec), strict=True
+        )
     }
 
 
@@ -146,6 +149,6 @@ def test_of_two_pools_what_comes_after_the_prompt_is_the_handover() -> None:
 
 def test_a_measured_run_says_nothing_of_it() -> None:
     spec = EngineSpec(step=TICK, knobs=VLLM, blocks=1000)
-    measured = replace(spec.run(open_trace((0, 100, 3)), plain=True), admitted_ns=None)
+    measured = replace(simulate.run(spec, open_trace((0, 100, 3)), plain=True), admitted_ns=None)
     with pytest.raises(ValueError, match="a measured run"):
         ttft_parts(measured, spec)

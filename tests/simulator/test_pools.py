@@ -13,39 +13,19 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.simulator.test_reference import TICK, VLLM
+from tests.simulator.reference.examples import TICK, VLLM
+from tests.simulator.two_pools import COLUMNS
 from tests.strategies import MS, examples, runs
-from tonnage.api import deployment_of, simulate
+from tonnage.api import simulate
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.perf.memory import memory_plan
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator import reference
-from tonnage.simulator.disaggregated import (
-    NETWORK_BYTES_S,
-    Disaggregated,
-    decode_worker,
-    link_between,
-)
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.kernel.pools import run_pools
-from tonnage.simulator.pools import COUNTING, KvLink, simulate_pools
+from tonnage.simulator.pools import KvLink, simulate_pools
 from tonnage.simulator.request import RECEIVING, Request
 from tonnage.spec.workload import Trace
 
-COLUMNS = (
-    "due_ns",
-    "admitted_ns",
-    "prefilled_ns",
-    "first_token_ns",
-    "last_token_ns",
-    "isl",
-    "osl",
-    "instance",
-    "status",
-    "preemptions",
-    "gaps",
-)
 LINK = KvLink(bytes_per_token=1000, bytes_s=1e6, layers=4)
 """A millisecond for each token of the prompt."""
 
@@ -116,65 +96,6 @@ def test_kernel_and_reference_agree_on_pools_with_transfers(data):
     done = record.status == COMPLETED
     assert (record.osl[done] == first.trace.osl[: len(record)][done]).all()
     assert int(record.gaps.sum()) == int((record.osl[done] - 1).sum())
-
-
-@settings(examples(0.5), phases=[Phase.explicit, Phase.reuse, Phase.generate])
-@given(data=st.data())
-def test_whole_fleets_give_the_record_of_the_plain_pools_or_none(data):
-    """In an open loop; with blocks for all of them they give one, unless the shortest prompt goes
-    first, or one is less than a block."""
-    first, second = (data.draw(runs(RECEIVING)) for _ in range(2))
-    trace = first.trace
-    if trace.concurrency:
-        due = np.sort(np.random.default_rng(len(trace)).integers(0, 40 * MS, len(trace)))
-        trace = replace(trace, due_ps=due, concurrency=0, turnaround_ps=0)
-    first = replace(
-        first,
-        step=replace(first.step, drafting=None),
-        kv_blocks=data.draw(st.sampled_from([first.kv_blocks, 40_000])),
-    )
-    second = replace(second, knobs=replace(second.knobs, chunked_prefill=True))
-    link = KvLink(
-        bytes_per_token=100,
-        bytes_s=data.draw(st.sampled_from([1e3, 3.3e4, 1e6, 1e9])),
-        layers=3,
-        overlap=data.draw(st.booleans()),
-    )
-    link = replace(link, block_tokens=first.knobs.tokens_per_block)
-    router, numbers = (
-        data.draw(st.sampled_from(COUNTING)),
-        data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
-    )
-
-    def engines(kind):
-        return [
-            [
-                kind(
-                    r.step,
-                    r.knobs,
-                    r.kv_blocks,
-                    windows=r.windows,
-                    max_context=r.max_context,
-                    seed=i,
-                )
-                for i in range(count)
-            ]
-            for r, count in zip((first, second), numbers, strict=True)
-        ]
-
-    plain = simulate_pools(trace, *engines(reference.Engine), link, router, seed=3)
-    machines = ([engine.machine for engine in pool] for pool in engines(Engine))
-    whole = run_pools(trace, *machines, link, router, seed=3)
-    if whole is None:
-        tight = first.kv_blocks < 40_000 or first.knobs.long_prefill_token_threshold
-        assert (
-            tight
-            or first.knobs.queue_order != "fcfs"
-            or trace.isl.min() < first.knobs.tokens_per_block
-        )
-        return
-    for name in COLUMNS:
-        assert (getattr(plain, name) == getattr(whole, name)).all(), name
 
 
 @pytest.mark.parametrize("kind", [Engine, reference.Engine])
@@ -263,37 +184,7 @@ def test_a_pool_needs_engines_and_a_link_and_schedulers_that_receive():
             )
 
 
-# Two deployments as two pools, and the command that simulates them.
-
-
 ASKED = {"model": "llama-3.1-8b", "isl": 2000, "osl": 60, "request_rate": 12, "requests": 120}
-
-
-def plan(**more) -> Disaggregated:
-    one = deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", tp=1, engine="vllm")
-    return Disaggregated(prefill=one, decode=one, prefill_instances=1, decode_instances=2, **more)
-
-
-def test_the_link_is_nvlink_within_a_server_and_the_network_between():
-    assert plan().bytes_s == 450e9
-    apart = Disaggregated(
-        prefill=plan().prefill, decode=plan().decode, prefill_instances=4, decode_instances=8
-    )
-    assert apart.bytes_s == NETWORK_BYTES_S
-    assert plan(link_bytes_s=1e9).bytes_s == 1e9
-    memory = memory_plan(plan().prefill)
-    assert (
-        link_between(memory, memory, bytes_s=1e9).bytes_of(1000)
-        == 1000 * memory.kv_bytes_per_token
-        == 1000 * 131_072
-    )
-
-
-def test_sglang_decodes_for_others_by_rules_that_take_a_cache():
-    worker = decode_worker(
-        deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", tp=1, engine="sglang")
-    )
-    assert (worker.knobs.scheduler, worker.knobs.chunked_prefill) == ("vllm", True)
 
 
 def test_a_slow_link_is_waited_for_and_layer_by_layer_less():

@@ -1,5 +1,5 @@
 """Classes, deadlines and shedding: small cases by hand, and what must always hold; the kernel is
-held against it in ``test_kernel.py``."""
+held against it in ``kernel/test_run.py``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import simpy
 from hypothesis import HealthCheck, given, settings
 
-from tests.simulator.test_reference import TICK, VLLM
+from tests.simulator.reference.examples import TICK, VLLM
 from tests.strategies import MS, ranked_runs
 from tonnage import simulate
 from tonnage.cli.main import run as command

@@ -11,34 +11,26 @@ import numpy as np
 import pytest
 import simpy
 
-from tests.deployments import knobs_of
+from tests.simulator.queues import ONE_AT_A_TIME, PLENTY, poisson
 from tests.strategies import SCHEDULERS, coefficient_array
 from tonnage.perf.step import StepModel
 from tonnage.results.requests import Requests
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.request import DURATION, IN_ENGINE, START, WAITING
-from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
+from tonnage.spec.workload import Lengths, OpenLoop, Workload
 
-ONE_AT_A_TIME = knobs_of(1, 10_000_000, block=64, scheduler="tensorrt-llm")
-PLENTY = 10_000_000
 CONSTANT = StepModel(coefficients=coefficient_array(host_step=0.01, norm=1.0), frontend_s=0.0)
 """Every step takes 10 ms, so a request of one output token is a service of 10 ms."""
+
+
 PER_TOKEN = StepModel(coefficients=coefficient_array(linear_flops=1e-6, norm=1.0), frontend_s=0.0)
 """A prompt takes a microsecond a token."""
+
+
 MEAN_TOKENS = 10_000
 
+
 BATCHES = 40
-
-
-def poisson(rate: float, count: int, isl: np.ndarray, seed: int = 1) -> Trace:
-    gaps = np.random.default_rng(seed).exponential(1e12 / rate, count)
-    return Trace(
-        due_ps=np.rint(gaps).astype(np.int64).cumsum(),
-        isl=isl,
-        osl=np.ones(count, np.int64),
-        concurrency=0,
-        turnaround_ps=0,
-    )
 
 
 def exponential_prompts(count: int, seed: int = 2) -> np.ndarray:
@@ -180,53 +172,6 @@ def test_simpy_serves_one_at_a_time_to_the_same_nanosecond() -> None:
     )
 
 
-def simpy_bulk_server(
-    due: np.ndarray, slots: int, first_ps: int, rest_ps: int, lengths: np.ndarray
-) -> np.ndarray:
-    """End of each job at a server that takes up to ``slots`` at once and keeps them until the
-    longest has ended."""
-    env = simpy.Environment()
-    queue = simpy.Store(env)
-    ends = np.zeros(len(due), np.int64)
-
-    def arrivals() -> Iterator[simpy.Event]:
-        for i, moment in enumerate(due):
-            yield env.timeout(int(moment) - env.now)
-            yield queue.put(i)
-
-    def server() -> Iterator[simpy.Event]:
-        while True:
-            batch = [(yield queue.get())]
-            while queue.items and len(batch) < slots:
-                batch.append((yield queue.get()))
-            for i in batch:
-                ends[i] = env.now + first_ps + (lengths[i] - 1) * rest_ps
-            yield env.timeout(first_ps + (int(lengths[batch].max()) - 1) * rest_ps)
-
-    env.process(arrivals())
-    env.process(server())
-    env.run()
-    return ends
-
-
-def test_simpy_serves_static_batches_to_the_same_nanosecond() -> None:
-    step = StepModel(
-        coefficients=coefficient_array(host_step=0.004, host_prefill=0.007, norm=1.0),
-        frontend_s=0.0,
-    )
-    trace = Workload(
-        isl=Lengths(mean=100),
-        osl=Lengths(kind="normal", mean=20, std=9),
-        arrivals=OpenLoop(rate=70),
-        requests=2_000,
-    ).trace(3)
-    requests = run(
-        trace, step, replace(ONE_AT_A_TIME, scheduler="static", max_batch_size=8), PLENTY
-    )
-    ends = simpy_bulk_server(trace.due_ps, 8, 11_000_000_000, 4_000_000_000, trace.osl)
-    np.testing.assert_array_equal(requests.last_token_ns, ends // 1000)
-
-
 def simpy_continuous(due: np.ndarray, slots: int, tick_ps: int, lengths: np.ndarray) -> np.ndarray:
     """End of each job at an engine whose every tick gives one token to each of up to ``slots``
     jobs."""
@@ -299,46 +244,3 @@ def test_ciw_serves_one_at_a_time_as_we_do() -> None:
     np.testing.assert_allclose(
         [row.exit_date for row in records], requests.last_token_ns / 1e9, atol=1e-7
     )
-
-
-def test_a_front_end_alone_is_an_m_d_1_queue() -> None:
-    """An engine that costs nothing in front of it: each request is one message, and the mean wait
-    is that of Pollaczek and Khinchine."""
-    service, rate, count = 0.001, 700.0, 60_000
-    step = StepModel(
-        coefficients=coefficient_array(host_step=1e-7, norm=1.0), frontend_s=0.0, stream_s=service
-    )
-    requests = run(
-        poisson(rate, count, np.ones(count, np.int64), seed=4),
-        step,
-        replace(ONE_AT_A_TIME, max_batch_size=64),
-        PLENTY,
-    )
-    load = rate * service
-    wait = load / (2 * (1 - load)) * service
-    assert (requests.last_token_ns - requests.due_ns).mean() / 1e9 == pytest.approx(
-        service + wait, rel=0.05
-    )
-
-
-def test_clients_wait_at_a_front_end_that_is_slower_than_the_engine() -> None:
-    """Little's law on the whole, the front end's rate as the throughput, and an engine that runs
-    with fewer sequences than clients."""
-    clients, osl, stream = 64, 50, 0.0005
-    step = StepModel(
-        coefficients=coefficient_array(host_step=0.004, norm=1.0), frontend_s=0.0, stream_s=stream
-    )
-    load = Workload(
-        isl=Lengths(mean=5),
-        osl=Lengths(mean=osl),
-        arrivals=ClosedLoop(concurrency=clients),
-        requests=40 * clients,
-    )
-    knobs = replace(ONE_AT_A_TIME, max_batch_size=clients, max_num_tokens=10_000)
-    requests, steps = run_recorded(load.trace(1), step, knobs, PLENTY, most_steps=100_000)
-    seconds = requests.last_token_ns.max() / 1e9
-    assert len(requests) * osl / seconds == pytest.approx(1 / stream, rel=0.03)
-    latency = (requests.last_token_ns - requests.due_ns).mean() / 1e9
-    assert len(requests) / seconds * latency == pytest.approx(clients, rel=0.05)
-    inside = steps.steps[:, IN_ENGINE] @ steps.steps[:, DURATION] / 1e12 / seconds
-    assert inside == pytest.approx(0.004 / stream, rel=0.05)

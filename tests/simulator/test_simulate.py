@@ -14,7 +14,6 @@ from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.results.requests import COMPLETED, UNFINISHED, Requests
 from tonnage.simulator import simulate as module
-from tonnage.simulator.kernel import driven
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.simulate import answers_soon, simulate, simulate_many
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
@@ -121,16 +120,6 @@ def test_a_failing_point_stops_the_others() -> None:
             seed=0,
             workers=2,
         )
-
-
-def test_the_kernel_works_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_cache(*, cache: bool = False, **options: Any) -> Any:
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda function: function
-
-    monkeypatch.setattr(driven, "njit", without_cache)
-    assert driven.compiled(driven._builder("drive")(1)).__name__ == "drive"
 
 
 def test_few_tokens_do_not_wait_for_the_compiler_and_the_record_is_the_same(

@@ -4,67 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from tests.simulator.test_reference import (
+from tests.simulator.guesses import NOTHING, drafting, guessing
+from tests.simulator.reference.examples import (
     KNOBS,
     SGLANG,
-    TICK,
     VLLM,
     closed_trace,
     composition,
     ms,
     open_trace,
 )
-from tests.strategies import MS, ROOFLINE, coefficient_array
+from tests.strategies import ROOFLINE
 from tonnage.api.simulation import simulate_sweep
 from tonnage.errors import InputError
-from tonnage.perf.step import Drafting, StepModel
+from tonnage.perf.step import StepModel
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator import kernel
 from tonnage.simulator.reference import run_reference
-from tonnage.simulator.rules import ONE, accepted, draw, threshold
-from tonnage.spec.workload import ClosedLoop, Lengths, Workload
-
-NOTHING = coefficient_array(norm=1.0)
-
-
-def drafting(
-    tokens: int, acceptance: float, passes: int = 0, coefficients: np.ndarray = NOTHING
-) -> Drafting:
-    return Drafting(tokens=tokens, acceptance=acceptance, passes=passes, coefficients=coefficients)
-
-
-def guessing(tokens: int, acceptance: float) -> StepModel:
-    """Steps of 1 ms with guesses that cost nothing."""
-    return replace(TICK, drafting=drafting(tokens, acceptance))
-
-
-def test_draws_are_even_and_independent() -> None:
-    draws = (
-        np.array(
-            [[draw(7, request, position) for position in range(1, 201)] for request in range(200)]
-        )
-        / ONE
-    )
-    assert draws.mean() == pytest.approx(0.5, abs=0.005)
-    assert draws.var() == pytest.approx(1 / 12, abs=0.002)
-    assert np.corrcoef(draws[:-1].ravel(), draws[1:].ravel())[0, 1] == pytest.approx(0.0, abs=0.02)
-    assert np.corrcoef(draws[:, :-1].ravel(), draws[:, 1:].ravel())[0, 1] == pytest.approx(
-        0.0, abs=0.02
-    )
-    assert draw(7, 3, 5) != draw(8, 3, 5)
-
-
-def test_the_first_wrong_guess_ends_the_right_ones() -> None:
-    assert accepted(0, 0, 10, 4, threshold(1.0)) == 4
-    assert accepted(0, 0, 10, 4, threshold(0.0)) == 0
-    one = [draw(5, 2, position) < threshold(0.6) for position in range(1, 40)]
-    for generated in range(30):
-        right = accepted(5, 2, generated, 4, threshold(0.6))
-        assert one[generated : generated + right] == [True] * right
-        assert right == 4 or not one[generated + right]
 
 
 def test_tokens_of_one_step_come_together_and_their_gaps_are_0() -> None:
@@ -104,47 +62,6 @@ def test_guesses_have_their_place_in_the_cache(knobs) -> None:
     assert fits.requests.status.tolist() == [COMPLETED]
     assert fits.free_blocks == room
     assert not_quite.requests.status.tolist() == [REJECTED]
-
-
-@pytest.mark.parametrize("scheduler", ["tensorrt-llm", "vllm", "sglang"])
-@pytest.mark.parametrize("blocks", [60, 10_000])
-def test_kernel_equals_reference_with_guesses(scheduler, blocks):
-    from tests.simulator.test_kernel import ENGINE, both
-
-    lengths = {
-        "isl": Lengths(kind="lognormal", mean=200, std=150),
-        "osl": Lengths(kind="normal", mean=60, std=30),
-    }
-    trace = Workload(
-        **lengths, arrivals=ClosedLoop(concurrency=40, turnaround_s=0.0016), requests=300
-    ).trace(5)
-    step = StepModel(
-        coefficients=ROOFLINE,
-        frontend_s=0.002,
-        drafting=drafting(3, 0.6, 3, ROOFLINE * 0.1 + NOTHING),
-    )
-    requests, _, _ = both(trace, step, replace(ENGINE, scheduler=scheduler), blocks)
-    assert (requests.preemptions.sum() > 0) == (blocks == 60 and scheduler != "tensorrt-llm")
-    both(trace, step, replace(ENGINE, scheduler=scheduler), blocks, window_ps=2_000 * MS)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "acceptance"), [(1, 0.5), (3, 0.7), (5, 0.9), (4, 0.0), (2, 1.0)]
-)
-def test_tokens_per_step_are_the_closed_form(tokens: int, acceptance: float) -> None:
-    work = Workload(
-        isl=Lengths(mean=10),
-        osl=Lengths(mean=4_001),
-        arrivals=ClosedLoop(concurrency=1),
-        requests=20,
-    )
-    requests = kernel.run(
-        work.trace(0), guessing(tokens, acceptance), replace(VLLM, max_batch_size=1), 10_000
-    )
-    expected = (1 - acceptance ** (tokens + 1)) / (1 - acceptance) if acceptance < 1 else tokens + 1
-    steps = (requests.last_token_ns - requests.first_token_ns) / 1e6
-    assert 4_000 / steps.mean() == pytest.approx(expected, rel=0.01)
-    assert drafting(tokens, acceptance).tokens_per_step == pytest.approx(expected)
 
 
 def test_a_price_with_guesses_is_that_of_its_parts() -> None:

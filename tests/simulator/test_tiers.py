@@ -14,14 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.simulator.reference.test_prefix_cache import (
-    CACHING,
-    ENGINE,
-    SECOND,
-    STEP,
-    conserved,
-    served,
-)
+from tests.simulator.reference.shared_prompts import conserved
+from tests.simulator.reference.test_prefix_cache import CACHING, ENGINE, SECOND, STEP, served
 from tests.strategies import MS, shared_runs
 from tonnage.formats.sessions import read_sessions
 from tonnage.simulator.kernel import run_recorded

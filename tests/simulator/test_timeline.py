@@ -128,12 +128,19 @@ def test_the_trace_has_the_form_that_perfetto_reads(pair):
     done = sum(event["args"]["steps"] for event in trace["traceEvents"] if event["ph"] == "X")
     assert done == sum(len(step.held) for step in timeline.steps)
     assert sum(event["ph"] == "C" for event in trace["traceEvents"]) == 3 * len(timeline.steps)
+    # seconds are microseconds in it
+    assert last_of(trace) == pytest.approx(1e6 * timeline.steps[-1].start)
+
+
+def last_of(trace):
+    return max(event["ts"] for event in trace["traceEvents"] if event["ph"] == "C")
 
 
 def test_the_lesson_has_one_too():
     result = run_lesson(LessonConfig(batcher="static"))
     timeline = lesson_timeline(result)
     check_trace(chrome_trace(timeline))
+    assert last_of(chrome_trace(timeline)) == 1e3 * timeline.steps[-1].start  # ticks are ms
     assert "".join(
         "P" if held.state == PREFILL else "=" for held in timeline.steps[0].held
     ) == result.steps[0].slots.replace(".", "")

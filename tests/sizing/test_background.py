@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.questions import question
-from tests.simulator.test_kernel import CLASSES_COMPILED
+from tests.simulator.kernel.compared import CLASSES_COMPILED
 from tests.strategies import examples
 from tonnage.plan.use_cases import UseCases
 from tonnage.report.plans.use_cases import use_cases_text

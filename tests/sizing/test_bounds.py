@@ -6,38 +6,13 @@ from dataclasses import replace
 import pytest
 
 from tests.in_turn import in_turn
-from tests.questions import best, contender, contenders, question
+from tests.questions import contenders, question
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Behind, NeedsMoreGpus, Outdone
 from tonnage.report.plans.candidates import reason_text
-from tonnage.sizing.loads.instance import SURE, Instance
-from tonnage.sizing.loads.runs import Runs, saturation_rate
-from tonnage.sizing.loads.trial import MARGIN, rate_bound
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
-from tonnage.sizing.search.objectives import FewestGpus, MostLoad
 from tonnage.sizing.search.search import Search
-
-
-@pytest.mark.parametrize(
-    ("lengths", "engine"),
-    in_turn(
-        [(1000, 100), (200, 400), ("lognormal:2000,1500", "lognormal:200,200")],
-        ["tensorrt-llm-0.15", "vllm"],
-    ),
-)
-def test_no_deployment_completes_more_than_its_closed_form_allows(
-    engine: str, lengths: tuple[object, object]
-) -> None:
-    for one in contenders(
-        question(
-            isl=lengths[0], osl=lengths[1], engine=engine, tp="1,4", gpu="h100,l40s", ttft=None
-        )
-    ):
-        # with a front end, which may limit
-        assert one.runs.saturation(one.instance) < rate_bound(one.instance, ())
-        bare = Instance(one.instance.deployment, one.instance.traffic)
-        bare.spec = replace(bare.spec, step=bare.step.in_process)
-        assert 0.85 < Runs().saturation(bare) / bare.saturation_estimate() < MARGIN
 
 
 @pytest.mark.parametrize(
@@ -105,29 +80,6 @@ def test_a_search_that_must_exceed_a_load_ends_early_only_where_it_would_not() -
             )
         for share in (1.05, 1.3, 3.0):
             assert one.capacity(4, above=share * whole.rate).reason is not None
-
-
-def test_the_rate_to_beat_is_that_of_fewer_whole_systems_or_fewer_exactly() -> None:
-    chosen = best(question(tp="1", peak_rps=1500))
-    one, aim = contender(tp="2", peak_rps=1500), FewestGpus()
-    needed = aim.rate_to_beat(one, chosen)
-    fewer = aim.rate_to_save(one, chosen)
-    assert fewer == pytest.approx(1500 / (4 * (chosen.systems - 1)))
-    assert needed == pytest.approx(min(fewer, max(1500 / (4 * chosen.systems), 2 * chosen.rate)))
-    assert aim.rate_to_save(one, replace(chosen, systems=1)) == float("inf")
-    assert MostLoad(3).rate_to_beat(one, replace(chosen, systems=3)) == pytest.approx(
-        24 * chosen.capacity.rate / 12
-    )
-
-
-def test_a_busy_engine_completes_at_a_constant_rate() -> None:
-    one = contender(tp="1", ttft=None).instance
-    runs = [
-        saturation_rate(one.open(1.3 * one.saturation_estimate(), requests, 0))
-        for requests in (12_000, 24_000)
-    ]
-    assert runs[0] == pytest.approx(runs[1], rel=0.03)
-    assert one.requests_of(1.0, SURE) >= 16_000
 
 
 def test_a_plan_with_deployments_that_no_load_makes_better_is_read_again() -> None:

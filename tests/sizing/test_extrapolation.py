@@ -3,44 +3,36 @@ that has not; and the line that says it."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 
 from tests.deployments import deployment
-from tests.questions import best, question
 from tests.questions import best as chosen_of
+from tests.questions import question
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.terms import step_model
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.notes import FrontEnds, LimitHalvesThroughput
+from tonnage.plan.notes import FrontEnds
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import (
     Beyond,
-    Changed,
     ClosedLoopNearSaturation,
     OpenLoopNearSaturation,
     OutOfRange,
-    Sensitivity,
-    Swing,
     Unmeasured,
 )
-from tonnage.report.plans.confidence import MOST, PARTS, RANGES, beyond_text
-from tonnage.report.plans.notes import note_text, warning_text
+from tonnage.report.plans.confidence import beyond_text
+from tonnage.report.plans.notes import note_text
 from tonnage.sizing.extrapolation import CLOSED_TIMES, GROWTH, STEADY, beyond, unmeasured
 from tonnage.sizing.loads.runs import Runs
-from tonnage.sizing.loads.trial import Ready
-from tonnage.sizing.notes import length_to_shorten, link_share, warnings
 from tonnage.sizing.planner import size
 from tonnage.sizing.search.candidate import candidate
 from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.search import Search
-from tonnage.sizing.search.search_space import prepare, trials
-from tonnage.spec.catalog import find_engine, find_gpu, find_model
-from tonnage.spec.catalog.accuracy import find_score
+from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.deployment import Deployment, Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.step_times import StepSource
@@ -269,150 +261,6 @@ def test_a_closed_loop_near_saturation_names_the_errors_that_were_measured_there
     )
 
 
-def test_every_code_has_words() -> None:
-    assert set(PARTS) == set(get_args(get_type_hints(Unmeasured)["code"]))
-    assert set(RANGES) == set(get_args(get_type_hints(OutOfRange)["code"]))
-
-
-def test_a_line_that_is_too_long_leaves_out_what_is_nearest_and_then_the_last_things() -> None:
-    items = (
-        Unmeasured(code="model", name="llama-3.2-3b", nearest="gpt-j-6b"),
-        Unmeasured(code="gpu", name="h100-pcie-80gb", nearest="h100-nvl-94gb"),
-        OutOfRange(code="isl", value=40_000, most=20_000),
-    )
-    names = "llama-3.2-3b (nearest: gpt-j-6b), h100-pcie-80gb (nearest: h100-nvl-94gb)"
-    assert beyond_text(items) == f"not measured: {names}, prompts of 40,000 tokens (up to 20,000)"
-    busy = OpenLoopNearSaturation(share=0.92, times=14.0, below=0.85, times_below=1.3)
-    near = beyond_text((*items, busy))
-    assert len(near) <= MOST
-    assert near.startswith(
-        "not measured: llama-3.2-3b, h100-pcie-80gb, prompts of 40,000 tokens; at 92% of saturation"
-    )
-    many = beyond_text((*items * 4, busy))
-    assert len(many) <= MOST
-    assert " more; at 92% of saturation" in many
-    assert "nearest" not in many
-    assert beyond_text(()) == ""
-
-
-# Every warning has its number, and appears only where the rule is broken.
-
-
-def found(**changed: object) -> Sized:
-    return best(replace(question(**changed), tune=False))
-
-
-def rules(**changed: object) -> dict[str, float]:
-    return {warned.rule: warned.value for warned in warnings(found(**changed), None)}
-
-
-def test_large_models_and_wide_groups_over_pcie_are_warned_about_with_their_share_of_the_step() -> (
-    None
-):
-    said = rules(model="llama-3.1-70b", gpu="l40s", tp="4", ttft=None, peak_rps=5)
-    assert {"nvlink", "tp-over-pcie"} <= set(said)
-    assert 0 < said["nvlink"] < 1
-    assert said["nvlink"] == said["tp-over-pcie"]
-    assert not {"nvlink", "tp-over-pcie"} & set(
-        rules(model="llama-3.1-70b", gpu="h100", tp="4", ttft=None, peak_rps=5)
-    )
-
-
-def test_a_pair_over_pcie_is_warned_about_its_link_and_one_gpu_is_not() -> None:
-    warned = rules(gpu="l40s", tp="2", ttft=None, peak_rps=5)
-    assert {"nvlink", "tp-over-pcie"} & set(warned) == {"tp-over-pcie"}
-    assert 0 < warned["tp-over-pcie"] < 0.5
-    assert not {"nvlink", "tp-over-pcie"} & set(rules(gpu="l40s", tp="1", ttft=None, peak_rps=5))
-    assert link_share(found(gpu="l40s", tp="1", ttft=None).ready.instance) == 0
-
-
-def test_a_limit_that_halves_throughput_is_shown_with_the_throughput_without_it() -> None:
-    tight = found(tp="1", isl=2000, ttft="p95<=70ms", e2e="p95<=20s")
-    warned = next(w for w in warnings(tight, None) if w.rule == "limit-halves-throughput")
-    free = found(tp="1", isl=2000, ttft=None, e2e="p95<=20s")
-    ratio = free.as_predicted.rate / tight.as_predicted.rate
-    assert warned.value == pytest.approx(ratio, rel=0.05)  # of more systems each
-    assert isinstance(warned, LimitHalvesThroughput)
-    assert f"{warned.requests_per_second_without:.3g}" in warning_text(warned)
-    assert "limit-halves-throughput" not in rules(tp="1", isl=2000, ttft="p95<=2s", e2e="p95<=20s")
-
-
-def swings(isl: float | None, osl: float | None, size: int = 8) -> Sensitivity:
-    """Of a plan of ten systems with 8 GPUs each: exactly so many with each length 20 % shorter, in
-    systems of ``size`` GPUs."""
-    base = Changed(
-        change=0.2, systems=13, systems_exact=12.5, deployment=None, gpus=104, reason=None
-    )
-
-    def low(exact: float | None) -> Changed:
-        systems = None if exact is None else math.ceil(exact)
-        return replace(
-            base, change=-0.2, systems=systems, systems_exact=exact, gpus=size * (systems or 0)
-        )
-
-    rows = [
-        Swing(input=name, low=low(exact), high=base) for name, exact in (("isl", isl), ("osl", osl))
-    ]
-    return Sensitivity(systems=10, systems_exact=10.0, swings=tuple(rows), relaxed=None)
-
-
-def test_advice_on_lengths_is_read_off_the_sensitivity() -> None:
-    prompts, answers = (
-        length_to_shorten(swings(7.0, 9.5), 80),
-        length_to_shorten(swings(10.0, 8.0), 80),
-    )
-    assert (prompts.which, prompts.saved, prompts.other_saved, prompts.value) == (
-        "isl",
-        3.0,
-        0.5,
-        6.0,
-    )
-    assert (
-        warning_text(prompts)
-        == "shorten prompts first: 20% shorter prompts save 24 GPUs (3.00 systems before rounding),"
-        " 20% shorter answers 0.500"
-    )
-    assert (answers.which, answers.saved, answers.other_saved) == ("osl", 2.0, 0.0)
-    for none in (swings(9.0, 9.0), swings(9.1, 10.0), swings(None, None)):
-        assert length_to_shorten(none, 80) is None
-    assert length_to_shorten(None, 80) is None
-
-
-def test_systems_of_another_size_are_counted_by_their_gpus() -> None:
-    """Nine tenths of a rack of 72 GPUs is 8.1 systems of 8; a whole rack saves 8 of the 80 GPUs."""
-    found = length_to_shorten(swings(0.9, 1.1, size=72), 80)
-    assert (found.gpus, found.which) == (8, "isl")
-    assert found.saved == pytest.approx(10 - 8.1)
-
-
-def test_where_one_system_is_enough_no_limit_is_blamed() -> None:
-    assert "limit-halves-throughput" not in rules(
-        tp="1", isl=2000, ttft="p95<=85ms", e2e="p95<=20s", peak_rps=1
-    )
-
-
-def test_a_smaller_model_with_the_same_published_score_is_named() -> None:
-    chosen = found(model="llama-2-70b", gpu="h100", tp="4", ttft=None, peak_rps=5)
-    warned = next(w for w in warnings(chosen, None) if w.rule == "smaller-model")
-    named = find_model(warned.other)
-    assert warned.value == pytest.approx(
-        chosen.contender.question.model.parameters / named.parameters
-    )
-    assert warned.value >= 2
-    scores = [find_score(name) for name in (named.name, "llama-2-70b")]
-    assert all(score is not None and f"{score.score:g}" in warning_text(warned) for score in scores)
-    assert scores[0].score >= scores[1].score
-    assert "smaller-model" not in rules(model="llama-3.1-8b", ttft=None)
-
-
-def test_scores_asked_another_way_name_no_smaller_model() -> None:
-    """Phi 4's 84.8 without examples is no answer to the 83.3 of a base model with five."""
-    assert "smaller-model" not in rules(model="qwen2.5-32b", gpu="h100", tp="1,2", ttft=None)
-
-
-# Front ends as a number of the deployment: one of each attention rank by default, more where one
-# ends the load, and told in the plan.
-
 SMALL_MODEL: dict[str, object] = {
     "model": "llama-3.2-1b",
     "gpu": "b200",
@@ -453,20 +301,6 @@ def test_data_parallel_attention_has_a_front_end_for_each_rank_where_the_engine_
     assert default_knobs(find_engine(engine), find_gpu("h200"), ranks=1).front_ends == 1
     launch = find_engine(engine).launch
     assert front_ends == 1 or (launch is not None and launch.flag("front_ends"))
-
-
-def test_a_search_tries_every_split_with_its_own_number() -> None:
-    asked = question(model="deepseek-r1", gpu="h200", engine="vllm", tp="1,8")
-    assert {
-        (t.deployment.parallelism.dp, t.deployment.knobs.front_ends) for t in trials(asked)
-    } == {(1, 1), (8, 8)}
-    assert {t.deployment.knobs.front_ends for t in trials(replace(asked, front_ends=3))} == {3}
-    piped = [
-        found.trial.deployment
-        for found in prepare(question(model="deepseek-r1", gpu="h100", engine="vllm"), Runs())
-        if isinstance(found, Ready)
-    ]
-    assert {(d.parallelism.pp > 1, d.knobs.front_ends) for d in piped} == {(True, 1)}
 
 
 def test_a_single_front_end_that_ends_the_load_is_told_and_more_of_them_carry_more() -> None:

@@ -23,16 +23,15 @@ from tonnage.simulator.shared_fleet import simulate_shared_fleet
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_record
 from tonnage.sizing.loads.instance import Instance
 from tonnage.sizing.loads.runs import Runs
-from tonnage.sizing.loads.shared_load import _scheduled, hit_rate, replayed
+from tonnage.sizing.loads.shared_load import hit_rate, replayed
 from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import prepare
 from tonnage.spec.lengths import Lengths
-from tonnage.spec.sessions import Pause, Sessions
-from tonnage.spec.workload import OpenLoop, Workload
 
 few_parts = plans_with("prefix_cache")
+
 
 PREFIX: dict[str, Any] = {
     "tp": "1",
@@ -42,6 +41,8 @@ PREFIX: dict[str, Any] = {
     "shared_prefix": 2_000,
     "ttft": "p95<=200ms",
 }
+
+
 CHAT: dict[str, Any] = {
     "tp": "1",
     "engine": "vllm",
@@ -150,28 +151,6 @@ def test_what_shares_nothing_is_the_question_without_a_cache(tmp_path: Path) -> 
     best = shared.best(Lengths(mean=20))
     assert best.isl.mean == 1_000
     assert best.computed == pytest.approx(990)  # half of one prompt of 50
-
-
-def test_a_share_of_all_turns_is_of_every_place_in_the_conversations_that_were_asked_for() -> None:
-    """Five turns of 100 new tokens and 10 of an answer: prompts of 100, 210, 320, 430 and 540
-    tokens, as many of each."""
-    turns, think = Lengths(mean=5.0), Pause(mean_s=20.0)
-    workload = Workload(
-        isl=Lengths(mean=100),
-        osl=Lengths(mean=10),
-        arrivals=OpenLoop(rate=2.0),
-        requests=2_000,
-        sessions=Sessions(turns=turns, think=think),
-    )
-    trace = _scheduled(workload, OpenLoop(rate=20.0), 3, 0.1, 10**12)
-    prompts, counts = np.unique(trace.isl, return_counts=True)
-    assert prompts.tolist() == [100, 210, 320, 430, 540]
-    assert counts == pytest.approx(400, rel=0.2)
-    early = trace.isl[trace.due_ps < 100 * 10**12]
-    assert np.unique(early, return_counts=True)[1] == pytest.approx(40, rel=0.5), (
-        "conversations began before the run"
-    )
-    assert len(trace) / (trace.due_ps.max() / 1e12) == pytest.approx(2.0, rel=0.1)
 
 
 def test_a_recording_is_shared_out_by_its_prefixes_or_at_random(tmp_path: Path) -> None:
@@ -283,6 +262,7 @@ def test_what_an_instance_carries_of_a_trace_does_not_depend_on_its_length(
 
 FIELD = Path(__file__).parents[3] / "shared" / "field" / "measuring"
 """Cases from the field, as their ``command.txt`` says."""
+
 
 ON_H100 = ["--model", "llama-3.1-8b", "--gpu", "h100", "--precision", "fp8", "--engine", "vllm"]
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from tests.questions import plans_with
@@ -25,55 +24,16 @@ from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.search.search import Search
-from tonnage.spec.workload import ClosedLoop
 
 few_parts = plans_with("sessions", "explain")
+
 
 GB = 10**9
 
 
-@pytest.fixture(scope="module")
-def sessions(tmp_path_factory):
-    """Sixteen sessions of 14 requests that grow from some 4,000 to 20,000 tokens, with tools of 2
-    to 20 s and a sub-agent each."""
-    rng = np.random.default_rng(3)
-    path = tmp_path_factory.mktemp("sessions") / "grown.jsonl"
-    lines = []
-    for number in range(16):
-        requests, tokens, t = [], int(rng.integers(3_000, 6_000)), 0.0
-        for turn in range(14):
-            think = 0.0 if turn == 0 else float(rng.choice([2.0, 5.0, 20.0]))
-            ids = list(range(tokens // 64))
-            requests.append(_request(t, tokens, int(rng.integers(50, 300)), ids, think))
-            if turn == 8:
-                calls = ((0.0, 2_000, 31, 0.0), (5.0, 2_600, 40, 2.0))
-                inside = [
-                    _request(at, isl, 60, list(range(9_000, 9_000 + blocks)), think)
-                    for at, isl, blocks, think in calls
-                ]
-                requests.append({"t": t + 4.0, "type": "subagent", "requests": inside})
-            t += 3.0 + think
-            tokens += int(rng.integers(400, 1_800))
-        lines.append(
-            {"id": f"s{number}", "block_size": 64, "hash_id_scope": "local", "requests": requests}
-        )
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return str(path)
-
-
-def _request(t, isl, osl, ids, think):
-    times = {"t": t, "api_time": 3.0, "think_time": think}
-    return {
-        **times,
-        "type": "n",
-        "in": isl,
-        "out": osl,
-        "hash_ids": ids,
-        "input_types": ["tool_result"],
-    }
-
-
 ASKED = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp8", "engine": "vllm", "tp": "1"}
+
+
 LARGER = {**ASKED, "model": "llama-3.1-70b", "tp": "2"}
 """Its caches hold fewer sessions, which are simulated in half the time."""
 
@@ -215,41 +175,6 @@ def test_the_fleet_at_that_number_holds_the_limits_on_three_seeds(sessions):
     peak = best.contender.at_peak(best.slowdown)
     for seed in (1, 2, 3):
         assert worst_limit(peak.seen(best.systems, seed=seed).summary, peak.slo) is None
-
-
-def test_a_run_begins_in_the_midst_of_sessions(sessions):
-    recorded = read_sessions(sessions, "trace")
-    trace, rows = recorded.under_way(40, 20, seed=5)
-    firsts, pause = trace.firsts(), trace.pause_ps
-    assert len(firsts) == 60
-    assert (trace.due_ps[firsts[:40]] >= 0).all()
-    assert (np.delete(trace.due_ps, firsts[:40]) == -1).all()
-    assert (
-        len(set(rows[firsts[:40]] - recorded.starts[recorded.session[rows[firsts[:40]]]])) > 10
-    ), "anywhere in them"
-    assert (trace.isl == recorded.isl[rows]).all()
-    graph = trace.graph()
-    assert ((graph.waits > 0) == (pause >= 0)).all()
-    assert (np.bincount(graph.rows, minlength=len(trace)) == graph.waits).all()
-
-
-def test_a_closed_loop_of_sessions_keeps_as_many_at_once(sessions):
-    """Simulated step by step by the reference as by the kernel; at any time of the run 6 sessions
-    are under way."""
-    from tests.simulator.reference.test_prefix_cache import ENGINE, STEP
-    from tests.simulator.test_kernel import both
-
-    recorded = read_sessions(sessions, "trace")
-    trace, _ = recorded.under_way(6, 6, seed=1)
-    requests, _, _ = both(trace, STEP, replace(ENGINE, tokens_per_block=64), 2_000)
-    session = trace.session()[requests.row]
-    begins = np.array([requests.due_ns[session == one].min() for one in range(session.max() + 1)])
-    ends = np.array(
-        [requests.last_token_ns[session == one].max() for one in range(session.max() + 1)]
-    )
-    for at in np.linspace(begins[:6].max() + 1, begins.max() - 1, 50):
-        assert ((begins <= at) & (ends > at)).sum() <= 6
-    assert ClosedLoop(concurrency=6).concurrency == trace.concurrency
 
 
 @pytest.mark.accuracy

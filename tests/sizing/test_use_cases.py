@@ -11,48 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.questions import question
+from tests.sizing.mixtures import KINDS, asked
 from tonnage.cost.options import with_cost_together
 from tonnage.plan.use_cases import Arrangement, UseCasePool, UseCases
 from tonnage.report.plans.use_cases import use_cases_text
 from tonnage.report.writers.terminal import terminal
-from tonnage.results.metrics import gap_percentile_ns
-from tonnage.results.requests import GAP_BINS, gap_edges_ns
 from tonnage.sizing.fleet.standby import Failures, Reserve
-from tonnage.sizing.mixture import Mixture, MixtureRun
+from tonnage.sizing.mixture import Mixture
 from tonnage.sizing.planner import size
-from tonnage.sizing.use_cases import Asked, _arranged, _case, _deployments, _systems, use_cases
+from tonnage.sizing.use_cases import Asked, _arranged, _case, _deployments, use_cases
 from tonnage.spec.catalog.price_list import catalog_prices
-
-CHAT: dict[str, Any] = {
-    "isl": 500,
-    "osl": 100,
-    "peak_rps": 100,
-    "ttft": "p95<=400ms",
-    "tpot": "p95<=40ms",
-    "tp": "1",
-}
-DOCUMENTS: dict[str, Any] = {
-    "isl": 6000,
-    "osl": 200,
-    "peak_rps": 7.2,
-    "ttft": "p95<=3s",
-    "e2e": "p95<=20s",
-    "tp": "1",
-}
-
-
-@cache
-def asked(name: str, **changed: Any) -> Asked:
-    of = replace(
-        question(**({"chat": CHAT, "documents": DOCUMENTS}[name] | changed)),
-        deepen=False,
-        tune=False,
-    )
-    return Asked(name=name, question=of, plan=size(of))
 
 
 def answered(*cases: Asked) -> UseCases:
@@ -141,59 +111,53 @@ def test_other_models_and_jobs_stay_apart() -> None:
     )
 
 
-def test_the_books_of_a_mixture_know_whose_each_request_is() -> None:
-    cases = [_case(one, one.plan.candidates[0]) for one in (asked("chat"), asked("documents"))]
-    run = Mixture([case for case in cases if case is not None]).run(5)
-    assert (run.owners == (run.record.isl > 2_000)).all()
-    share = (run.owners == 1).mean()
-    assert share == pytest.approx(7.2 / 107.2, rel=0.02)
+SECOND: dict[str, Any] = {"model": "llama-3-8b", "isl": 3000, "peak_rps": 20}
 
 
-def test_the_worst_limit_is_the_one_that_is_exceeded_by_the_largest_factor() -> None:
-    def worst(*used: float | None) -> Any:
-        uses = [
-            (SimpleNamespace(limit=place, value_ms=each, used=each),)
-            for place, each in enumerate(used)
-        ]
-        cases = [SimpleNamespace(name=f"case {place}") for place in range(len(used))]
-        return MixtureRun.worst.func(
-            SimpleNamespace(uses=uses, mixture=SimpleNamespace(cases=cases))
-        )  # type: ignore[arg-type]
+def test_each_model_has_the_instances_that_size_finds_in_systems_of_one_instance() -> None:
+    """Asked directly: the same shape in servers of as many GPUs as one instance takes."""
+    cases = (asked("chat", tp="1,2"), asked("documents", **SECOND, tp="2"))
+    found = answered(*cases)
+    assert found.choice.gpus == 8 < found.alone.gpus == 16
+    (part,) = found.choice.placement
+    assert part.instances == tuple(pool.instances for pool in found.choice.pools)
+    for case, pool in zip(cases, found.choice.pools, strict=True):
+        changed = {} if case.name == "chat" else SECOND
+        group = {"system": f"{pool.tp}xh100-sxm-80gb", "tp": pool.tp}
+        direct = replace(
+            question(**(KINDS[case.name] | changed | group)),
+            deepen=False,
+            tune=False,
+        )
+        alone = size(direct).choice
+        assert (pool.instances, pool.tp) == (alone.systems, alone.tp)
+        assert pool.alone == alone
+        assert pool.cases[0].ttft_ms == alone.at_peak.ttft_ms
+        assert all(use.used <= 1 for use in pool.cases[0].limits)
 
-    assert worst(1.0, None, 0.5) is None
-    assert [worst(*used)[0] for used in ((1.2, 1.5, 1.1), (1.01, None, 0.9), (0.2, 1.4, 1.39))] == [
-        "case 1",
-        "case 0",
-        "case 1",
+
+def test_use_cases_of_one_model_share_a_pool_next_to_another_model() -> None:
+    cases = (asked("chat"), asked("documents"), replace(asked("documents", **SECOND), name="other"))
+    found = answered(*cases)
+    assert found.chosen == "shared"
+    assert [[case.name for case in pool.cases] for pool in found.choice.pools] == [
+        ["chat", "documents"],
+        ["other"],
     ]
+    assert found.choice.gpus_in_use <= found.separate.gpus_in_use
+    names = [share.name for share in with_cost_together(found, catalog_prices()).choice.shares]
+    assert names == ["chat", "documents", "other"]
+    text = " ".join(terminal(use_cases_text(found)).split())
+    assert "one pool for each model" in text
+    assert f"{found.choice.pools[1].instances} × other (TP 1)" in text
 
 
-@given(
-    st.lists(st.integers(1, 500), min_size=1, max_size=60),
-    st.lists(st.integers(1, 500), max_size=60),
-    st.sampled_from([50, 90, 95, 99]),
-)
-@settings(max_examples=40)
-def test_the_bound_on_one_use_cases_gaps_is_no_less_than_its_percentile(
-    own: list[int], others: list[int], p: int
-) -> None:
-    """Of any own gaps among all: the (1 − (1 − p)/share)-th percentile of all bounds the p-th of
-    its own."""
-    milliseconds = np.array(own + others) * 1_000_000
-    every, mine = (np.zeros((1, GAP_BINS), dtype=np.int64) for _ in range(2))
-    bins = np.searchsorted(gap_edges_ns(), milliseconds, side="right") - 1
-    np.add.at(every[0], bins, 1)
-    np.add.at(mine[0], bins[: len(own)], 1)
-    most = min(1.0, (1 - p / 100) * len(own) / len(milliseconds))
-    assert gap_percentile_ns(every, 100 * (1 - most)) >= gap_percentile_ns(mine, p)
-
-
-@pytest.mark.parametrize(
-    ("widths", "systems"),
-    [([1] * 9, 2), ([4, 4, 4], 2), ([8, 2, 1], 2), ([16, 1], 3), ([2, 2, 2, 2], 1)],
-)
-def test_instances_are_packed_on_whole_systems(widths: list[int], systems: int) -> None:
-    assert _systems(sorted(widths, reverse=True), 8) == systems
+def test_a_further_model_keeps_the_instances_of_the_others_and_adds_its_own() -> None:
+    cases = (asked("chat", tp="1,2"), asked("documents", **SECOND, tp="2"))
+    fewer, more = answered(*cases).choice, answered(*cases, asked("small", peak_rps=1)).choice
+    assert [pool.instances for pool in more.pools[:2]] == [pool.instances for pool in fewer.pools]
+    assert more.gpus >= fewer.gpus
+    assert more.gpus_in_use == fewer.gpus_in_use + more.pools[2].gpus
 
 
 def pool(systems_of: str, tp: int, instances: int) -> UseCasePool:

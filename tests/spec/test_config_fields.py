@@ -10,18 +10,20 @@ from typing import Any
 
 import pytest
 
+from tests.spec.config_files import PLAIN, per_token, read
 from tests.spec.published_configs import configs, files, layouts, library, listed
 from tonnage.api.question.deployment import deployment_of
-from tonnage.errors import InputError, UnknownName, UnsupportedModel
+from tonnage.errors import InputError, UnsupportedModel
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.ranges import marks
 from tonnage.spec import catalog
 from tonnage.spec.catalog import find_model
 from tonnage.spec.config_json import read_config
-from tonnage.spec.config_layouts import LAYOUTS
 from tonnage.spec.model import Model
 
 FIELD = Path(__file__).resolve().parents[3] / "shared" / "field" / "planning"
+
+
 # billions of parameters, bytes of keys and values per token of layers that keep all of them, layers
 # by kind
 REFUSED_BEFORE = {
@@ -35,18 +37,6 @@ REFUSED_BEFORE = {
     "f17-refused-seed-oss": (36.15, 262_144, {"full": 64}),
 }
 
-PLAIN = {
-    "architectures": ["UnheardOfForCausalLM"],
-    "num_hidden_layers": 24,
-    "hidden_size": 2048,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 4,
-    "intermediate_size": 5632,
-    "vocab_size": 64000,
-    "max_position_embeddings": 32768,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-}
 
 LEAVE_OUT = {  # whose files leave a number to the library
     **dict.fromkeys(("FalconForCausalLM", "BloomForCausalLM"), "max_position_embeddings: missing"),
@@ -61,17 +51,6 @@ def written(folder: Path, config: dict[str, Any]) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return folder
-
-
-def read(folder: Path, config: dict[str, Any], layout: str = "") -> Model:
-    file = folder / "config.json"
-    file.write_text(json.dumps(config), encoding="utf-8")
-    return read_config(file, layout)
-
-
-def per_token(model: Model) -> float:
-    """Bytes of keys and values in 16 bits that grow with the context."""
-    return sum(layers * cache.token for layers, cache in model.caches(16, 1))
 
 
 def per_sequence(model: Model) -> list[tuple[float, float]]:
@@ -189,30 +168,6 @@ def test_what_fields_leave_open_is_refused_in_one_line_with_the_field(
     assert len(message.removeprefix(str(tmp_path))) < 330
 
 
-def test_a_layout_may_be_named_and_the_model_says_so(tmp_path: Path) -> None:
-    with pytest.raises(
-        UnsupportedModel, match=r"layout LlamaForCausalLM \(1\.\d+ billion\) or layout \w+ \(\d"
-    ):
-        read(tmp_path, PLAIN | {"hidden_act": "gelu"})
-    wide, narrow = (
-        read(tmp_path, PLAIN | {"hidden_act": "gelu"}, layout)
-        for layout in ("LlamaForCausalLM", "GPTNeoXForCausalLM")
-    )
-    assert (wide.gated, narrow.gated) == (True, False)
-    assert (
-        wide.layout_mark
-        == "its architecture UnheardOfForCausalLM is read as LlamaForCausalLM, as requested"
-    )
-    assert (
-        read(
-            tmp_path, PLAIN | {"architectures": ["LlamaForCausalLM"]}, "LlamaForCausalLM"
-        ).layout_mark
-        == ""
-    )
-    with pytest.raises(UnknownName, match="did you mean LlamaForCausalLM"):
-        read(tmp_path, PLAIN, "LamaForCausalLM")
-
-
 def test_a_prediction_for_an_architecture_that_is_not_known_says_so_and_is_less_sure(
     tmp_path: Path,
 ) -> None:
@@ -236,21 +191,6 @@ def test_a_prediction_for_an_architecture_that_is_not_known_says_so_and_is_less_
     assert unsure[0] < sure[0] < 10.0 < sure[1] < unsure[1]
 
 
-def test_the_mark_names_the_nearest_known_layout(tmp_path: Path) -> None:
-    assert read(tmp_path, PLAIN).layout == "LlamaForCausalLM"
-    experts = {"num_local_experts": 8, "num_experts_per_tok": 2}
-    assert read(tmp_path, PLAIN | experts).layout == "MixtralForCausalLM"
-    latent = {
-        "kv_lora_rank": 512,
-        "q_lora_rank": 1536,
-        "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64,
-        "v_head_dim": 128,
-    }
-    assert read(tmp_path, PLAIN | latent).kinds == {"latent"}
-    assert read(tmp_path, PLAIN | experts).architecture == "UnheardOfForCausalLM"
-
-
 def test_what_an_architecture_adds_to_its_fields(tmp_path: Path) -> None:
     exaone, unknown = (
         read(tmp_path, PLAIN | {"architectures": [name]})
@@ -260,37 +200,6 @@ def test_what_an_architecture_adds_to_its_fields(tmp_path: Path) -> None:
     assert read(tmp_path, PLAIN | {"use_qk_norm": True}).head_norms
     glimmer = read(tmp_path, PLAIN | {"architectures": ["MuseGlimmerForCausalLM"]})
     assert glimmer.parameters - unknown.parameters == 24 * 2048 * 16 * 128  # the gate of the output
-
-
-@pytest.mark.parametrize(
-    "entry", layouts(), ids=[entry["source"].split(",")[0].split("/", 1)[-1] for entry in layouts()]
-)
-def test_published_files_are_counted_and_marked_where_their_architecture_is_not_known(
-    tmp_path: Path, entry: dict[str, Any]
-) -> None:
-    model, (architecture,) = read(tmp_path, entry["config"]), entry["config"]["architectures"]
-    assert model.parameters / 1e9 == pytest.approx(entry["billions"], rel=0.02)
-    assert per_token(model) == entry["kv_bytes"]
-    assert model.architecture == ("" if architecture in LAYOUTS else architecture)
-
-
-def test_enough_published_files_and_architectures_are_asserted() -> None:
-    before = {config["architectures"][0] for config, _ in configs()}
-    new = [
-        entry["config"]["architectures"][0]
-        for entry in layouts()
-        if entry["config"]["architectures"][0] not in before
-    ]
-    assert len(configs()) + len(layouts()) >= 190
-    sources = [
-        entry["source"]
-        for file in ("published_configs.json", "published_layouts.json")
-        for entry in listed(file)
-    ]
-    assert len([source for source in sources if "recalled and checked" not in source]) >= 80
-    assert len(new) >= 60
-    assert len(set(new)) >= 40
-    assert len({name for name in new if name not in LAYOUTS}) >= 20
 
 
 def test_decoders_of_the_library_are_counted_as_its_modules_are_or_say_so(tmp_path: Path) -> None:
@@ -332,9 +241,11 @@ def test_a_model_file_in_the_form_of_the_catalog_is_read(tmp_path: Path) -> None
 # marked; they have further modules inside of their text decoders
 COUNTED_OTHERWISE = ("moshi", "phi4_multimodal")
 
+
 MORE_MATRICES = {"longcat_flash": 28 * 256 * 2 * 6144 * 2048}
 """Weights that the library's modules make and checkpoints do not hold: gate and product of
 LongCat's experts that pass a token on."""
+
 
 LONGCAT = {
     "architectures": ["LongcatFlashForCausalLM"],
@@ -354,6 +265,8 @@ LONGCAT = {
     "max_position_embeddings": 131_072,
     "vocab_size": 131_072,
 }
+
+
 MINIMAX_TEXT = {
     "architectures": ["MiniMaxText01ForCausalLM"],
     "attn_type_list": [*[0] * 7, 1] * 10,
@@ -395,7 +308,11 @@ def test_a_file_is_read_as_the_catalog_has_its_model(
 
 
 ATTENDS = {"n_heads_in_group": 8, "no_op": False, "replace_with_linear": False}
+
+
 NO_OP = {"n_heads_in_group": None, "no_op": True, "replace_with_linear": False}
+
+
 LINEAR = {"n_heads_in_group": None, "no_op": False, "replace_with_linear": True}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.spec.catalog import find_model
-from tonnage.spec.deployment import METHODS, parse_limit, parse_speculation
+from tonnage.spec.deployment import METHODS, NO_WINDOWS, Windows, parse_limit, parse_speculation
 
 LIMITS = {
     "p95<=3s": ("p95", 3.0),
@@ -107,3 +107,12 @@ def test_drafters_have_the_sizes_of_their_papers() -> None:
     )
     assert medusa.layers_of(llama) is None
     assert medusa.head_parameters(llama) == 2 * (4096 * 4096 + 4096 * 128256)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "blocks"), [(1, 1), (4, 1), (5, 2), (8, 2), (9, 3), (12, 3), (1_000_000, 3)]
+)
+def test_a_sequence_shorter_than_the_window_has_its_share(tokens: int, blocks: int) -> None:
+    assert Windows(blocks=3, tokens=12).of(tokens) == blocks
+    assert Windows(blocks=3).of(tokens) == 3
+    assert NO_WINDOWS.of(tokens) == 0

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.perf.images_and_adapters import merger_parameters, transformer
 from tonnage.spec.catalog import find_encoder, find_model
 from tonnage.spec.catalog.entries import encoders
 from tonnage.spec.config_fields import encoder_weights, encoders_of
@@ -173,14 +172,6 @@ def test_an_encoder_whose_sizes_are_open_is_named(tmp_path: Path, fields: dict[s
     model = read_config(tmp_path)
     assert model.encoder_parameters == 0
     assert "weights of its encoder are left out" in model.reading
-
-
-def test_the_catalog_counts_the_encoders_that_it_lists() -> None:
-    for encoder in encoders():
-        for name in encoder.models:
-            model = find_model(name)
-            layers = transformer(encoder).linear_parameters
-            assert model.encoder_parameters == layers + merger_parameters(encoder, model.hidden)
 
 
 @pytest.mark.parametrize(

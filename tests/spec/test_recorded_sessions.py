@@ -13,17 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.deployments import knobs_of
-from tests.strategies import MS, ROOFLINE, coefficient_array
+from tests.spec.session_files import ANY, ENGINE, STEP, request, session, write
 from tonnage.errors import InputError
 from tonnage.formats.sessions import read_sessions
-from tonnage.perf.step import StepModel
 from tonnage.simulator.kernel import run
-from tonnage.simulator.reference import run_reference
-from tonnage.spec.lengths import Lengths
 from tonnage.spec.recorded_sessions import PrefixTree
-from tonnage.spec.workload import ClosedLoop, OpenLoop, Workload
-from tonnage.workload.live_sessions import chosen_sessions, live_sessions, written
+from tonnage.spec.workload import ClosedLoop, Workload
 
 WEKA = (
     Path(__file__).parents[3]
@@ -33,182 +28,6 @@ WEKA = (
     / "agentic"
     / "claude_code_150.jsonl.gz"
 )
-STEP = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
-ENGINE = knobs_of(64, 8192)
-ANY = Lengths(mean=1.0)
-NS = 1_000_000_000
-
-
-def write(path: Path, *lines: object) -> str:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return str(path)
-
-
-def request(t, isl, ids, think=0.0, out=10, **more):
-    return {
-        "t": t,
-        "type": "n",
-        "in": isl,
-        "out": out,
-        "hash_ids": ids,
-        "api_time": 2.0,
-        "think_time": think,
-        **more,
-    }
-
-
-def session(*requests, **more):
-    return {
-        "id": "one",
-        "block_size": 64,
-        "hash_id_scope": "local",
-        "requests": list(requests),
-        **more,
-    }
-
-
-def test_a_sub_agent_begins_behind_its_parents_request_and_runs_beside_the_next(tmp_path):
-    sub = {
-        "t": 5.0,
-        "type": "subagent",
-        "requests": [
-            request(0.0, 64, [9]),
-            request(4.0, 128, [9, 10], 2.0, input_types=["tool_result"]),
-        ],
-    }
-    path = write(
-        tmp_path / "s.jsonl",
-        session(
-            request(0.0, 100, [1]), sub, request(12.0, 200, [1, 2, 3], 10.0, input_types=["text"])
-        ),
-    )
-    found = read_sessions(path, "trace")
-    assert found.isl.tolist() == [100, 64, 128, 200]
-    assert found.agent.tolist() == [0, 1, 1, 0]
-    assert found.tool.tolist() == [False, False, True, False]
-    assert found.pause_ns.tolist() == [-1, 3 * NS, 2 * NS, 10 * NS]
-    assert found.follows.rows.tolist() == [1, 3, 2]
-    assert found.found_tokens().tolist() == [0, 0, 64, 64]
-    trace = found.chosen(np.zeros(1, np.int64), concurrency=1)
-    jobs = run_reference(trace, STEP, ENGINE, 100).jobs
-    ends = {job.id: job.last_token for job in jobs}
-    assert {job.id: job.due for job in jobs} == {
-        0: 0,
-        1: ends[0] + 3000 * MS,
-        2: ends[1] + 2000 * MS,
-        3: ends[0] + 10_000 * MS,
-    }
-
-
-def test_dynamos_lines_wait_for_several_requests(tmp_path):
-    def row(name, session, isl, ids, wait=(), **more):
-        return {
-            "request_id": name,
-            "session_id": session,
-            "input_length": isl,
-            "output_length": 5,
-            "hash_ids": ids,
-            "wait_for": wait,
-            **more,
-        }
-
-    path = write(
-        tmp_path / "d.jsonl",
-        row("a", "main", 64, [1, 2, 3, 4], timestamp=1000),
-        row("b", "sub", 40, [5, 6, 7], ["a"], delay=500),
-        row("c", "main", 80, [1, 2, 3, 4, 8], ["a", "b"], tool_wait_ms=2000),
-        row("z", "other", 32, [1, 2], timestamp=3000),
-    )
-    found = read_sessions(path, "trace")
-    assert (len(found), found.block_tokens, found.begins_ns.tolist()) == (2, 16, [0, 2 * NS])
-    assert found.follows.waits.tolist() == [0, 1, 2, 0]
-    assert found.pause_ns.tolist() == [-1, NS // 2, 2 * NS, -1]
-    assert found.tool.tolist() == [False, False, True, False]
-    assert found.found_tokens().tolist() == [0, 0, 64, 16]
-    with pytest.raises(InputError, match="waits for 'nobody', which is not in the file"):
-        read_sessions(
-            write(tmp_path / "e.jsonl", row("a", "main", 64, [1, 2, 3, 4], ["nobody"])), "trace"
-        )
-
-
-def test_aiperfs_turns_add_to_their_history_and_share_their_first_blocks(tmp_path):
-    first = {
-        "session_id": "s",
-        "input_length": 1024,
-        "output_length": 100,
-        "hash_ids": [0, 1],
-        "timestamp": 0.0,
-    }
-    turn = {
-        "session_id": "s",
-        "input_length": 50,
-        "output_length": 20,
-        "hash_ids": [7],
-        "delay": 1500.0,
-    }
-    other = {
-        "session_id": "t",
-        "input_length": 600,
-        "output_length": 9,
-        "hash_ids": [0, 4],
-        "timestamp": 40.0,
-    }
-    found = read_sessions(write(tmp_path / "a.jsonl", first, turn, other), "trace")
-    assert found.isl.tolist() == [1024, 1174, 600]
-    assert found.pause_ns.tolist() == [-1, 3 * NS // 2, -1]
-    assert found.found_tokens(16).tolist() == [0, 1120, 512]
-    copies = found.chosen(np.array([0, 0]), concurrency=1).contents
-    assert copies.of(0)[0][0] == copies.of(2)[0][0], "what sessions share, their copies share"
-    assert copies.of(0)[0][-1] != copies.of(2)[0][-1]
-
-
-def test_spans_are_requests_and_agents_inside_of_agents_are_sub_agents(tmp_path):
-    def span(own, parent, begins, ends, **attributes):
-        values = [
-            {"key": key, "value": {"intValue" if isinstance(v, int) else "stringValue": str(v)}}
-            for key, v in attributes.items()
-        ]
-        times = {"startTimeUnixNano": str(begins * NS), "endTimeUnixNano": str(ends * NS)}
-        return {
-            "traceId": "t",
-            "spanId": own,
-            "parentSpanId": parent,
-            **times,
-            "attributes": values,
-        }
-
-    def chat(own, parent, begins, isl, osl):
-        usage = {
-            "gen_ai.usage.input_tokens": isl,
-            "gen_ai.usage.output_tokens": osl,
-            "gen_ai.operation.name": "chat",
-        }
-        return span(own, parent, begins, begins + 1, **usage)
-
-    spans = [
-        span(
-            "root",
-            "",
-            0,
-            99,
-            **{"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "c"},
-        ),
-        chat("1", "root", 0, 100, 10),
-        span("sub", "root", 2, 8, **{"gen_ai.operation.name": "invoke_agent"}),
-        chat("2", "sub", 3, 50, 5),
-        span("tool", "sub", 4, 6, **{"gen_ai.operation.name": "execute_tool"}),
-        chat("3", "sub", 6, 60, 5),
-        chat("4", "root", 10, 130, 10),
-    ]
-    document = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
-    path = tmp_path / "o.json"
-    path.write_text(json.dumps(document, indent=1))
-    found = read_sessions(str(path), "trace")
-    assert (len(found), found.agent.tolist()) == (1, [0, 1, 1, 0])
-    assert found.pause_ns.tolist() == [-1, 2 * NS, 2 * NS, 3 * NS]
-    assert found.tool.tolist() == [False, False, True, False]
-    assert found.follows.waits.tolist() == [0, 1, 1, 2]
-    assert found.found_tokens().tolist() == [0, 0, 54, 109]
 
 
 def test_what_cannot_be_read_is_said_with_its_line(tmp_path):
@@ -308,43 +127,6 @@ def test_an_endless_cache_of_the_simulator_finds_what_a_plain_walk_over_the_hash
     )
 
 
-@pytest.mark.accuracy
-@pytest.mark.skipif(not WEKA.exists(), reason="the sessions are not part of the project")
-def test_a_few_sessions_stand_for_all_in_a_simulation_too(tmp_path):
-    recorded = read_sessions(str(WEKA), "trace")
-    chosen = chosen_sessions(recorded)
-    assert len(chosen.recorded) < 40
-    assert max(chosen.errors.values()) <= 0.05
-    path = tmp_path / "few.jsonl"
-    path.write_text(written(chosen.recorded))
-    again = read_sessions(str(path), "trace")
-    for name in ("isl", "osl", "pause_ns", "tool", "agent"):
-        assert (getattr(again, name) == getattr(chosen.recorded, name)).all()
-    assert again.found_tokens().tolist() == chosen.recorded.found_tokens().tolist()
-    step = StepModel(coefficients=ROOFLINE, frontend_s=0.0)
-    means = []
-    for one in (recorded, again):
-        workload = Workload(
-            isl=ANY, osl=ANY, arrivals=OpenLoop(rate=0.05), requests=len(recorded.isl), recorded=one
-        )
-        found = run(workload.trace(1), step, ENGINE, 3_000_000)
-        ttft = found.first_token_ns - found.due_ns
-        e2e = (found.last_token_ns - found.due_ns).mean()
-        means.append(
-            [
-                found.isl.mean(),
-                found.cached_tokens.sum() / found.isl.sum(),
-                e2e,
-                np.median(ttft),
-                ttft.mean(),
-            ]
-        )
-    off = np.abs(np.array(means[1]) / means[0] - 1)
-    print("prompt, hit rate, E2E, TTFT's median and mean off by", [f"{each:.1%}" for each in off])
-    assert off[:4].max() < 0.10
-    assert off[4] < 0.25, "a few prompts of half a million tokens decide the mean"
-
-
 @pytest.mark.skipif(not WEKA.exists(), reason="the sessions are not part of the project")
 def test_requests_beyond_a_context_are_left_out_and_the_next_wait_for_those_before(tmp_path):
     recorded, _ = first_of(WEKA, 20, tmp_path)
@@ -363,19 +145,3 @@ def test_requests_beyond_a_context_are_left_out_and_the_next_wait_for_those_befo
         recorded=found,
     ).trace(0)
     assert len(run(trace, STEP, ENGINE, 200_000)) == len(found.isl)
-
-
-def test_a_files_sessions_are_described(tmp_path):
-    path = write(
-        tmp_path / "s.jsonl",
-        session(request(0.0, 128, [1, 2]), request(12.0, 200, [1, 2, 3], 10.0)),
-    )
-    found = live_sessions(read_sessions(path, "trace"))
-    assert (found.sessions, found.hit_tokens, found.think_s.mean, found.session_s.mean) == (
-        1,
-        128 / 328,
-        10.0,
-        14.0,
-    )
-    assert found.kept_tokens.mean == pytest.approx((12 * 138 + 2 * 210) / 14)
-    assert found.peak_tokens.most == 210

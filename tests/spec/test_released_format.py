@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.spec.published_configs import configs
+from tests.spec.quantised_configs import GROUP, GROUP_16, LLAMA_8B
 from tonnage import api
 from tonnage.errors import InputError
 from tonnage.perf.matrices import dense_formats
@@ -18,22 +18,26 @@ from tonnage.perf.terms import step_model
 from tonnage.spec.catalog import find_model
 from tonnage.spec.config_json import read_config
 from tonnage.spec.precision import find_precision
-from tonnage.spec.quantization_config import Names
 from tonnage.spec.released_format import released_format
 
-GROUP = {"weights": {"num_bits": 4, "type": "int", "group_size": 32}, "input_activations": None}
 KIMI_IGNORE = [
     "lm_head",
     "re:.*self_attn.*",
     "re:.*shared_experts.*",
     "re:.*mlp\\.(gate|up|gate_up|down)_proj.*",
 ]
+
+
 KIMI = {
     "quant_method": "compressed-tensors",
     "config_groups": {"group_0": GROUP},
     "ignore": KIMI_IGNORE,
 }
+
+
 EXPERTS_OF_NVIDIA = {f"layers.{layer}.ffn.experts": {"quant_algo": "NVFP4"} for layer in range(61)}
+
+
 FORMS = {
     "nothing said": ({}, "bf16"),
     "float16": ({"torch_dtype": "float16"}, "fp16"),
@@ -96,6 +100,7 @@ FORMS = {
     ),
 }
 
+
 MODELS = {"AWQ": "llama-3.1-8b", "GPTQ of 8 bits": "llama-3.1-8b", "float16": "llama-3.1-8b"}
 """The model of a form, where it is another than DeepSeek-V3."""
 
@@ -112,10 +117,6 @@ def test_weights_are_counted_as_published() -> None:
     plan = api.memory(model="gpt-oss-120b", isl=2_000, osl=200).plan
     assert 60e9 < plan.weight_bytes < 66e9
     assert find_model("llama-3.1-8b").usual_precision == "fp16"
-
-
-# What checkpoints weigh, from their files. The field's cases, and others of the same kinds in their
-# makers' forms.
 
 
 FIELD = Path(__file__).parents[3] / "shared" / "field" / "planning"
@@ -143,26 +144,24 @@ def test_weights_of_the_fields_checkpoints(
     assert report.plan.deployment.precision.weights == report.plan.deployment.model.released
 
 
-LLAMA_8B = next(
-    config
-    for config, billions in configs()
-    if config["architectures"] == ["LlamaForCausalLM"] and 7.9 < billions < 8.1
-)
 MATRICES, TABLES = 6_979_321_856, 2 * 128_256 * 4_096  # weights of Llama 3.1 8B
+
+
 TORCHAO = {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 64}}}
+
+
 QUARK = {
     "weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"},
     "input_tensors": {"dtype": "fp8_e4m3"},
 }
+
+
 QUARK_4 = {
     "weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32},
     "input_tensors": {"dtype": "fp4"},
 }
-GROUP_16 = {
-    "weights": {"num_bits": 4, "type": "float", "group_size": 16},
-    "input_activations": None,
-    "targets": ["Linear"],
-}
+
+
 TWO_GROUPS = {
     "group_0": {
         "weights": {"num_bits": 8, "type": "float"},
@@ -174,8 +173,14 @@ TWO_GROUPS = {
         "targets": ["re:.*mlp.*"],
     },
 }
+
+
 ATTENTION = 32 * 4_096 * (2 * 4_096 + 2 * 1_024)
+
+
 ROUNDED = {r"model\.layers\.\d+\.self_attn\..*": {"bits": 8, "group_size": 32}}
+
+
 FORMATS = {
     "NF4 without double quantization": (
         {"quant_method": "bitsandbytes", "load_in_4bit": True},
@@ -332,127 +337,6 @@ def test_a_format_without_a_name_is_refused_in_one_line(tmp_path: Path) -> None:
     assert counted.weight_bytes == MATRICES * 4.5 / 8 + 2 * TABLES
 
 
-# The KV cache's format where nobody says it.
-
-
-@pytest.mark.parametrize(
-    ("model", "engine", "precision", "kv"),
-    [
-        ("qwen3-235b-a22b", "vllm", "fp8", "fp16"),  # the author's blocks of FP8 declare none
-        ("qwen3-235b-a22b", "sglang", "fp8", "fp16"),
-        ("qwen3-235b-a22b", "vllm", "fp8+kv-fp8", "fp8"),
-        ("llama-3.1-8b", "vllm", "fp8", "fp8"),  # NVIDIA's checkpoint declares FP8
-        ("llama-3.1-8b", "vllm-0.10", "fp8", "fp16"),  # which this version does not take over
-        ("llama-3.1-8b", "tensorrt-llm", "fp8", "fp8"),
-        ("llama-3.1-8b", "tensorrt-llm", "fp8+kv-fp16", "fp16"),
-        ("deepseek-v3", "vllm", "fp8", "fp16"),
-        ("llama-3.1-8b", "vllm", "awq", "fp16"),
-    ],
-)
-def test_the_kv_cache_is_in_the_engines_format(
-    model: str, engine: str, precision: str, kv: str
-) -> None:
-    """And whoever asks for the printed name gets the same."""
-    report = api.memory(
-        model=model,
-        engine=engine,
-        precision=precision,
-        gpu="b200",
-        tp=8 if model == "deepseek-v3" else 4,
-    )
-    printed = report.plan.deployment.precision
-    assert printed.kv == kv
-    again = api.memory(
-        model=model,
-        engine=engine,
-        precision=printed.name,
-        gpu="b200",
-        tp=report.plan.deployment.parallelism.tp,
-    )
-    assert again.plan == report.plan
-
-
-DECLARED = {"kv_cache_scheme": {"num_bits": 8, "type": "float"}}
-
-
-@pytest.mark.parametrize(
-    ("declared", "kv"),
-    [
-        ({}, "fp16"),
-        (DECLARED, "fp8"),
-        ({"kv_cache_scheme": None}, "fp16"),
-        ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}, "fp8"),
-    ],
-)
-def test_a_checkpoint_declares_its_kv_cache(
-    tmp_path: Path, declared: dict[str, Any], kv: str
-) -> None:
-    quantized = {
-        "quant_method": "compressed-tensors",
-        "config_groups": {"group_0": GROUP_16},
-    } | declared
-    (tmp_path / "config.json").write_text(
-        json.dumps(LLAMA_8B | {"quantization_config": quantized}), encoding="utf-8"
-    )
-    plan = api.memory(model=str(tmp_path), engine="vllm").plan
-    assert plan.deployment.precision.kv == kv
-    assert plan.kv_bytes_per_token == 2 * 32 * 8 * 128 * (1 if kv == "fp8" else 2)
-
-
-OPTIMIZER = {"quant_method": "modelopt", "quant_algo": "FP8"}
-BESIDE = {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}
-GROUPS_OF_4 = {"quant_method": "compressed-tensors", "config_groups": {"group_0": GROUP}}
-
-
-@pytest.mark.parametrize(
-    ("inside", "beside", "narrowed"),
-    [
-        (None, BESIDE, {"vllm", "sglang", "tensorrt-llm"}),
-        # vLLM and SGLang do not read the second file where the first has the object
-        (OPTIMIZER, BESIDE, {"tensorrt-llm"}),
-        (
-            OPTIMIZER | DECLARED,
-            {"quant_algo": "FP8", "kv_cache_quant_algo": None},
-            {"vllm", "sglang"},
-        ),
-        (OPTIMIZER | DECLARED, BESIDE, {"vllm", "sglang", "tensorrt-llm"}),
-        (OPTIMIZER, None, set()),
-        # SGLang asks for Model Optimizer's kv_cache_quant_algo
-        (GROUPS_OF_4 | DECLARED, None, {"vllm", "tensorrt-llm"}),
-    ],
-)
-def test_each_engine_reads_the_kv_cache_where_it_looks(
-    tmp_path: Path, inside: dict[str, Any] | None, beside: dict[str, Any] | None, narrowed: set[str]
-) -> None:
-    """And vLLM 0.10 takes no declaration over."""
-    (tmp_path / "config.json").write_text(
-        json.dumps(LLAMA_8B | ({"quantization_config": inside} if inside else {})), encoding="utf-8"
-    )
-    if beside:
-        (tmp_path / "hf_quant_config.json").write_text(
-            json.dumps({"quantization": beside}), encoding="utf-8"
-        )
-    engines = ("vllm", "vllm-0.10", "sglang", "tensorrt-llm")
-    kept = {
-        engine: api.memory(
-            model=str(tmp_path), engine=engine, gpu="h100"
-        ).plan.deployment.precision.kv
-        for engine in engines
-    }
-    assert {engine for engine, kv in kept.items() if kv == "fp8"} == narrowed
-
-
-@pytest.mark.skipif(not FIELD.is_dir(), reason="the field's cases are not part of the repository")
-def test_the_kv_cache_of_the_fields_checkpoint() -> None:
-    report = api.memory(
-        model=str(FIELD / "f13-fp8-checkpoint-kv-format" / "config.json"),
-        gpu="h100",
-        tp=4,
-        engine="vllm",
-    )
-    assert report.plan.kv_bytes_per_token == 49_152
-
-
 def test_fp8_of_a_model_with_mxfp8_alone_is_mxfp8() -> None:
     """And what a GPU has no units for is computed in 16 bits, so that a prompt takes longer than in
     native FP8."""
@@ -498,176 +382,3 @@ def test_a_repository_is_counted_in_its_published_format(name: str) -> None:
     plan = api.memory(model=name).plan
     assert (plan.deployment.gpu.name, plan.deployment.parallelism.tp) == ("h200-sxm-141gb", 8)
     assert plan.weight_bytes / 1e9 == pytest.approx(128.9, abs=0.05)
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        r"([\w.]+)+!",
-        r"(a*)*b",
-        r"((a+)b)*x",
-        r"(?:\w+)+!",
-        r"(a|a)*!",
-        r".*.*!",
-        r".*\w+!",
-        r".*a?.*!",
-        r"(\w+\.){2,}!",
-    ],
-)
-def test_a_pattern_that_could_be_tried_without_end_is_refused_at_once(pattern: str) -> None:
-    """A checkpoint comes from anywhere; such a pattern held the process for years of a name's 40
-    letters."""
-    quantized = {"quant_method": "fp8", "ignore": [f"re:{pattern}"]}
-    with pytest.raises(InputError, match="could be tried without end"):
-        Names.of(quantized["ignore"])
-
-
-@pytest.mark.parametrize(
-    ("pattern", "name"),
-    [
-        (r".*\.(q|k|v)_proj$", "self_attn.q_proj"),
-        (r".*self_attn.*", "self_attn.q_proj"),
-        (r".*layers.\d+.mlp.*", "x.layers.3.mlp.up"),
-        (r"(?:.*\.)?experts\.\d+\.(gate|up)_proj", "mlp.experts.3.up_proj"),
-        (r"[()*+]x", "*x"),
-    ],
-)
-def test_patterns_of_real_checkpoints_are_read(pattern: str, name: str) -> None:
-    assert Names.of([f"re:{pattern}"]).hold(-1, name)
-
-
-@pytest.mark.parametrize(
-    ("said", "released"),
-    [
-        (
-            {
-                "compression_config": {
-                    "quant_method": "compressed-tensors",
-                    "config_groups": {"group_0": GROUP},
-                }
-            },
-            "int4-g32",
-        ),
-        (
-            {
-                "quantization_config": {
-                    "producer": {"name": "modelopt"},
-                    "quantization": {"quant_algo": "NVFP4"},
-                }
-            },
-            "nvfp4",
-        ),
-        ({"quantization": {"quant_algo": "FP8"}, "quantization_config": None}, "fp8"),
-        ({"quantization": {"group_size": 64, "bits": 4}}, ""),  # MLX
-        (
-            {
-                "quantization": {"group_size": 64, "bits": 4},
-                "quantization_config": {"group_size": 64, "bits": 4},
-            },
-            "",
-        ),
-    ],
-)
-def test_quantization_under_another_key_is_not_counted_as_16_bits(
-    tmp_path: Path, said: dict[str, Any], released: str
-) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B | said), encoding="utf-8")
-    assert read_config(tmp_path).released == released
-    if not released:
-        with pytest.raises(InputError, match="has no name here"):
-            api.memory(model=str(tmp_path))
-
-
-def linear(weights: dict[str, Any], inputs: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A compressed-tensors file with one group of all linear layers."""
-    group = {"targets": ["Linear"], "weights": weights, "input_activations": inputs}
-    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
-
-
-FP8 = {"num_bits": 8, "type": "float", "strategy": "channel"}
-FP8_INPUTS, INT8_INPUTS, INT4_INPUTS = (
-    {"num_bits": bits, "type": kind} for bits, kind in ((8, "float"), (8, "int"), (4, "int"))
-)
-INT4 = {"num_bits": 4, "type": "int", "group_size": 128, "strategy": "group"}
-HALVED = {"format": "sparse-24-bitmask", "sparsity_structure": "2:4", "targets": ["Linear"]}
-
-
-@pytest.mark.parametrize(
-    ("quantized", "released"),
-    [
-        # two of four values: half of each format's bits, and two of position for each pair
-        ({**linear(FP8, FP8_INPUTS), "sparsity_config": HALVED}, "fp8+2:4"),
-        ({"quant_method": "compressed-tensors", "sparsity_config": HALVED}, "bf16+2:4"),
-        ({**linear(FP8, FP8_INPUTS), "sparsity_config": HALVED | {"format": "dense"}}, "fp8"),
-        ({**linear(FP8, FP8_INPUTS), "sparsity_config": {}}, "fp8"),
-        ({**linear(INT4), "sparsity_config": HALVED}, ""),  # no format here is both
-        # activations in whole numbers are no FP8, and those of four bits no 16
-        (linear(INT4, INT8_INPUTS), ""),
-        (linear(INT4, INT4_INPUTS), ""),
-        (linear(INT4, FP8_INPUTS), "w4a8"),
-        ({}, "bf16"),
-        (
-            {
-                "quant_method": "compressed-tensors",
-                "kv_cache_scheme": {"num_bits": 8, "type": "float"},
-            },
-            "bf16",
-        ),
-    ],
-)
-def test_what_a_file_says_of_its_weights_is_counted_or_has_no_name(
-    tmp_path: Path, quantized: dict[str, Any], released: str
-) -> None:
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(LLAMA_8B | {"quantization_config": quantized}), encoding="utf-8")
-    assert read_config(file).released == released
-
-
-@pytest.mark.parametrize(
-    ("dtype", "released"),
-    [
-        ("torch.bfloat16", "bf16"),
-        ("float16", "fp16"),
-        ("float32", "bf16"),  # which engines load as 16 bits
-        ("float8_e4m3fn", "fp8"),
-        ("int8", ""),
-    ],
-)
-def test_the_type_of_the_numbers_is_not_taken_for_16_bits(
-    tmp_path: Path, dtype: str, released: str
-) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B | {"torch_dtype": dtype}))
-    model = read_config(tmp_path)
-    assert model.released == released
-    assert released or f"of the type {dtype}" in model.notes
-
-
-@pytest.mark.parametrize(
-    ("name", "written", "released"),
-    [
-        ("quantize_config.json", {"bits": 4, "group_size": 128, "desc_act": True}, "gptq"),
-        ("quantize_config.json", {"bits": 3, "group_size": 64}, "gptq-3bit-g64"),
-        ("quant_config.json", {"w_bit": 4, "q_group_size": 128, "version": "GEMM"}, "awq"),
-    ],
-)
-def test_a_format_that_an_older_tool_wrote_next_to_the_file_is_read(
-    tmp_path: Path, name: str, written: dict[str, Any], released: str
-) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B), encoding="utf-8")
-    (tmp_path / name).write_text(json.dumps(written), encoding="utf-8")
-    assert read_config(tmp_path).released == released
-
-
-def test_a_kv_cache_in_a_format_without_a_name_is_said_and_blocks_of_scales_are_seen(
-    tmp_path: Path,
-) -> None:
-    file, narrow = tmp_path / "config.json", {"num_bits": 4, "type": "float"}
-    blocks = linear({"num_bits": 8, "type": "float", "strategy": "block"}, FP8_INPUTS)
-    quantized = blocks | {"kv_cache_scheme": narrow}
-    file.write_text(json.dumps(LLAMA_8B | {"quantization_config": quantized}), encoding="utf-8")
-    model = read_config(file)
-    assert (model.released_kv, model.block_fp8) == ("fp16", True)
-    assert "KV cache in FP4, which is counted in 16 bits" in model.reading
-    assert model.reading in "".join(api.memory(model=str(file)).lines())
-    file.write_text(json.dumps(LLAMA_8B | {"quantization_config": linear(FP8, FP8_INPUTS)}))
-    assert (read_config(file).block_fp8, read_config(file).reading) == (False, "")

@@ -3,19 +3,21 @@ place, all at once."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import re
+from dataclasses import asdict, fields
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.bench.arguments import BenchArguments, ExactArguments
 from tonnage.errors import DataErrors, InputError, TonnageError
+from tonnage.gateway.settings import GatewayArguments
 from tonnage.spec.catalog.entries import gpu_shelf, model_shelf, system_shelf
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
 from tonnage.spec.typed_values import parse_yaml, read_as, read_entries, strict
-from tonnage.spec.written_numbers import TIMES, UNITS, Unit, number_of, numbers_of
 
 
 @strict
@@ -50,6 +52,8 @@ def test_every_fault_is_told_with_file_entry_and_path() -> None:
 
 
 KEYS = st.text(max_size=5) | st.sampled_from(["name", "inner"])
+
+
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
@@ -84,64 +88,6 @@ def test_every_key_of_an_entry_can_be_misspelt_but_not_read(kind: type, entry: A
             read_as(kind, other, "f")
 
 
-# Numbers in the forms in which people write them, and texts that are none.
-
-
-WRITTEN: dict[Unit, dict[str, float]] = {
-    "": {
-        "20,000": 20_000,
-        "1_000_000": 1e6,
-        "20k": 20_000,
-        "1.5 million": 1.5e6,
-        "30M": 30e6,
-        "2e3": 2_000,
-    },
-    "rate": {"-4": -4, "5/s": 5, "300/min": 5, "300 requests/min": 5, "2k/s": 2_000, "18 qps": 18},
-    "share": {"50%": 0.5, "0.5": 0.5},
-    "percentile": {"p95": 95, "95th": 95, "99.9%": 99.9},
-    "factor": {"3x": 3, "300%": 3},
-    "daily": {"10/day": 10},
-    "yearly": {"1M/day": 365e6},
-    "hours": {"8.5h": 8.5, "8 hours": 8},
-    "kilowatts": {"10kW": 10, "1.2 MW": 1_200},
-    "spare": {"N+1": 1, "n + 2": 2},
-    "usd": {"$1.5m": 1.5e6, "400k USD": 400_000},
-}
-
-
-def test_what_people_write() -> None:
-    for unit, numbers in WRITTEN.items():
-        assert {text: number_of(text, unit) for text in numbers} == pytest.approx(numbers)
-    for text in [
-        "",
-        "many",
-        "5 s",
-        "2,00",
-        "1,5",
-        "20kk",
-        "k",
-        "5/s/s",
-        "1 2",
-        "p95",
-        "50%",
-        "N+1",
-        "$5",
-    ]:
-        assert number_of(text) is None
-    assert numbers_of("1, 2,3 4\n5e1") == [1, 2, 3, 4, 50]
-    assert [numbers_of(text) for text in ("day.csv", "1,x", "7", "", "2024,day.csv")] == [None] * 5
-
-
-@given(st.integers(0, 10**9), st.sampled_from(["", *TIMES]), st.sampled_from(sorted(UNITS)))
-def test_every_unit_follows_every_magnitude(count: int, times: str, unit: Unit) -> None:
-    for name, factor in UNITS[unit].items():
-        taken = f"{times}{name}" in UNITS[unit]
-        expected = count * (
-            UNITS[unit][f"{times}{name}"] if taken else TIMES.get(times, 1.0) * factor
-        )
-        assert number_of(f"{count:,}{times}{name}", unit) == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("levels", [6, 9, 40])
 def test_aliases_that_stand_for_millions_of_values_are_refused_at_once(levels: int) -> None:
     lines = [
@@ -153,3 +99,16 @@ def test_aliases_that_stand_for_millions_of_values_are_refused_at_once(levels: i
     ):
         parse_yaml("\n".join(lines), "file.yaml")
     assert parse_yaml("a: &a [1, 2]\nb: *a\n", "file.yaml") == {"a": [1, 2], "b": [1, 2]}
+
+
+@pytest.mark.parametrize("arguments", [BenchArguments, ExactArguments, GatewayArguments])
+def test_a_default_that_a_help_text_states_is_the_default(arguments: Any) -> None:
+    words = {True: "on", False: "off"}
+    stated = 0
+    for field in fields(arguments):
+        match = re.search(r"\(default: (\S+)\)", field.metadata["about"])
+        if match and field.default is not None:
+            shown = words[field.default] if isinstance(field.default, bool) else field.default
+            assert match[1] == (f"{shown:g}" if isinstance(shown, float) else str(shown)), field
+            stated += 1
+    assert stated >= 3

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.deploy.plans import dense
-from tests.workload.test_history import BOUNDS, MONDAY, answer, series
+from tests.workload.prometheus_history import BOUNDS, MONDAY, answer, series
 from tonnage.api.running.plans import planned
 from tonnage.cli.main import run
 from tonnage.report.verified import verdict

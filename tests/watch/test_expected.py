@@ -7,10 +7,10 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
+from tests.watch.pages import observed
 from tonnage.errors import InputError
-from tonnage.formats.prometheus import Buckets, Page, buckets_of, together
+from tonnage.formats.prometheus import Page
 from tonnage.watch.deployment_status import present
 from tonnage.watch.expected import Pages, backends_on, reading
 
@@ -107,27 +107,6 @@ def test_what_is_no_address_is_refused(url: str) -> None:
         Pages([url])
 
 
-# Histograms of a stretch of time, against the observations that they were made of and against
-# Prometheus' own client.
-
-
-BOUNDS = (0.1, 0.2, 0.5, 1.0)
-
-
-def observed(*rounds: list[float]) -> list[Buckets]:
-    """A histogram of Prometheus' client after each round, read off its page."""
-    registry = CollectorRegistry()
-    histogram = Histogram("x:seconds", "", ["model"], buckets=BOUNDS, registry=registry).labels(
-        'a "b" \\ c'
-    )
-    found = []
-    for values in rounds:
-        for value in values:
-            histogram.observe(value)
-        found.append(buckets_of(Page(generate_latest(registry).decode()), "x:seconds"))
-    return found
-
-
 @settings(max_examples=30)
 @given(
     st.lists(st.floats(0.001, 1.5), max_size=30),
@@ -151,18 +130,3 @@ def test_between_two_bounds_observations_lie_evenly() -> None:
     assert found.quantile(0.5) == pytest.approx(0.35)
     assert found.slower(0.35) == pytest.approx(0.5)
     assert found.slower(5.0) == 0.0
-
-
-def test_a_restart_counts_from_its_beginning() -> None:
-    (many,) = observed([0.3] * 9)
-    (few,) = observed([0.15] * 2)
-    assert few.since(many).count == 2
-    assert few.since(Buckets()).count == 2
-
-
-def test_instances_are_added_and_an_empty_stretch_has_no_numbers() -> None:
-    first, second = observed([0.05], [])
-    assert together([first, first, Buckets()]).count == 2
-    assert math.isnan(second.since(second).mean)
-    assert math.isnan(second.since(second).quantile(0.95))
-    assert together([]) == Buckets()

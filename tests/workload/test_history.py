@@ -4,111 +4,21 @@ they were made of."""
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.watch.served_weeks import DAY, HOUR, WEEK_SHAPE, Weeks, weeks
-from tonnage import simulate
+from tests.watch.served_weeks import DAY, HOUR, Weeks
+from tests.workload.prometheus_history import MONDAY, STEP, TRUE, answer, exported, series
 from tonnage.api.compare import read_history
 from tonnage.api.sizing import ask
 from tonnage.cli.main import run
 from tonnage.errors import InputError, in_python
-from tonnage.formats.prometheus import HISTORIES, INCREASE, curves, selected
-from tonnage.spec.lengths import parse_lengths
+from tonnage.formats.prometheus import INCREASE, curves
 from tonnage.workload.history import History, history_of
-from tonnage.workload.history_fit import HistoryFit, fit_history
-
-MONDAY = 1_792_972_800.0  # 2026-10-26, a Monday
-BOUNDS = (
-    1.0,
-    2.0,
-    5.0,
-    10.0,
-    20.0,
-    50.0,
-    100.0,
-    200.0,
-    500.0,
-    1000.0,
-    2000.0,
-    5000.0,
-    10_000.0,
-    math.inf,
-)
-STEP = 600.0
-NAMES = {"isl": "vllm:request_prompt_tokens", "osl": "vllm:request_generation_tokens"}
-
-
-def series(name: str, times: np.ndarray, values: np.ndarray, **labels: str) -> dict[str, Any]:
-    pairs = [[float(at), str(float(value))] for at, value in zip(times, values, strict=True)]
-    return {"metric": {"__name__": name, **labels}, "values": pairs}
-
-
-def answer(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"status": "success", "data": {"resultType": "matrix", "result": rows}}
-
-
-def exported(
-    some: Weeks, *, days: int, instance: str = "a", restart_s: float = 0.0
-) -> list[dict[str, Any]]:
-    """What an instance exports of requests that take no time, sampled every ten minutes; its
-    counters begin again at a restart."""
-    times = np.arange(0, days * DAY + 1, STEP)
-    before = np.where(times >= restart_s, restart_s, 0.0) if restart_s else np.zeros_like(times)
-
-    def counter(which: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        total = np.concatenate(
-            [[0.0], np.cumsum(np.ones(which.sum()) if weights is None else weights[which])]
-        )
-        return (
-            total[np.searchsorted(some.due[which], times)]
-            - total[np.searchsorted(some.due[which], before)]
-        )
-
-    every = np.ones(some.due.size, dtype=bool)
-    rows = [
-        series(
-            "vllm:e2e_request_latency_seconds_count",
-            MONDAY + times,
-            counter(every),
-            instance=instance,
-        )
-    ]
-    for side, name in NAMES.items():
-        lengths = getattr(some, side)
-        rows.append(
-            series(f"{name}_sum", MONDAY + times, counter(every, lengths), instance=instance)
-        )
-        rows += [
-            series(
-                f"{name}_bucket",
-                MONDAY + times,
-                counter(lengths <= bound),
-                le="+Inf" if bound == math.inf else f"{bound}",
-                instance=instance,
-            )
-            for bound in BOUNDS
-        ]
-    return rows
-
-
-SCRAPED_FROM = 1_793_577_600.0
-"""When the two weeks of examples/chat-weeks.json began, a Monday."""
-TRUE = weeks(days=15, a_day=2_000, growth_per_day=0.03, seed=3)
-
-
-@pytest.fixture(scope="module")
-def history() -> History:
-    return history_of(curves([answer(exported(TRUE, days=15))], "x"), "x")
-
-
-@pytest.fixture(scope="module")
-def fit(history: History) -> HistoryFit:
-    return fit_history(history, "week", model="llama-3.1-8b")
+from tonnage.workload.history_fit import fit_history
 
 
 def test_hours_are_those_of_the_requests(history: History) -> None:
@@ -119,33 +29,6 @@ def test_hours_are_those_of_the_requests(history: History) -> None:
     )
     assert (history.fine_s, history.fine.size) == (STEP, 15 * 144)
     assert set(history.instances) == {1.0}
-
-
-def test_the_scenario_has_the_week_the_lengths_and_the_growth(fit: HistoryFit) -> None:
-    last_week = TRUE.due >= 8 * DAY
-    assert np.mean(fit.profile) == pytest.approx(last_week.sum() / 7 / DAY, rel=1e-6)
-    assert np.corrcoef(fit.profile, WEEK_SHAPE)[0, 1] > 0.95
-    for side, one in (("isl", fit.isl), ("osl", fit.osl)):
-        lengths = getattr(TRUE, side)[last_week]
-        drawn = parse_lengths(one.written, "").draw(100_000, np.random.default_rng(0))
-        assert one.mean == pytest.approx(lengths.mean())
-        assert drawn.mean() == pytest.approx(lengths.mean(), rel=0.03)
-        assert one.p95[0] <= np.percentile(lengths, 95) <= one.p95[1]
-        assert one.p95[0] <= np.percentile(drawn, 95) <= one.p95[1]
-    growth = fit.growth
-    assert growth.by_weekday
-    assert growth.low < 0.03 < growth.high
-    assert growth.per_day == pytest.approx(0.03, abs=0.003)
-    assert fit.dispersion == pytest.approx(1.0, abs=0.1)
-    assert fit.scenario.search.arrivals is None
-
-
-def test_the_break_is_where_the_trend_meets_the_ratio(fit: HistoryFit) -> None:
-    growth = fit.growth
-    middle, early, late = growth.until(1.5)
-    assert middle == pytest.approx(math.log(1.5) / 0.03, abs=2)  # days
-    assert early < middle < late
-    assert growth.until(0.9) == (0.0, 0.0, 0.0)
 
 
 def test_instances_are_added_and_a_restart_loses_what_no_sample_saw(history: History) -> None:
@@ -186,37 +69,6 @@ def test_an_hour_without_samples_is_left_out(history: History) -> None:
     assert any("3 of 360 hours" in line for line in fit_history(found, "week").gaps)
 
 
-def test_buckets_that_no_distribution_fits_are_filled() -> None:
-    rng = np.random.default_rng(1)
-    isl = np.where(rng.random(TRUE.due.size) < 0.5, 30, rng.integers(3_000, 4_000, TRUE.due.size))
-    rows = exported(Weeks(due=TRUE.due, isl=isl, osl=TRUE.osl), days=15)
-    found = fit_history(history_of(curves([answer(rows)], "x"), "x"), "week")
-    assert (found.isl.how, found.osl.how) == ("buckets", "distribution")
-    values = np.array(
-        [line.split(",") for line in found.files["week.isl.csv"].splitlines()[1:]], dtype=float
-    )
-    assert np.average(values[:, 0], weights=values[:, 1]) == pytest.approx(
-        isl[TRUE.due >= 8 * DAY].mean(), rel=0.01
-    )
-
-
-def test_requests_are_counted_as_their_series_are(
-    history: History, fit: HistoryFit, tmp_path: Path
-) -> None:
-    path = tmp_path / "log.csv"
-    rows = zip(TRUE.due, TRUE.isl, TRUE.osl, strict=True)
-    path.write_text(
-        "timestamp,isl,osl\n"
-        + "".join(f"{MONDAY + due:.3f},{isl},{osl}\n" for due, isl, osl in rows)
-    )
-    found = read_history(str(path))
-    assert found.at(0) == history.at(0)
-    assert found.requests[1:-1] == pytest.approx(history.requests[1:-1])
-    other = fit_history(found, "week")
-    assert other.profile == pytest.approx(fit.profile, rel=0.02)
-    assert other.isl.mean == pytest.approx(fit.isl.mean, rel=0.02)
-
-
 def test_the_command_writes_a_scenario_that_size_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,22 +94,6 @@ def test_the_command_writes_a_scenario_that_size_reads(
     question = ask(target, ttft="p95<=1s").questions[0]
     assert len(question.demand.profile) == 168
     assert question.demand.peak_requests_per_second == max(question.demand.profile)
-
-
-def test_a_file_that_a_real_prometheus_answered() -> None:
-    """34,880 requests of a simulated engine over two weeks, which ``test_real_prometheus.py`` made
-    and scraped."""
-    made = weeks(days=14, a_day=2_000, growth_per_day=0.03)
-    found = read_history("examples/chat-weeks.json")
-    fit = fit_history(found, "week")
-    first = (found.start_s + np.flatnonzero(found.seen)[0] * HOUR - SCRAPED_FROM) % DAY
-    assert fit.mean_rps == pytest.approx((made.due > first).sum() / (14 * DAY - first), rel=0.02)
-    last_week = made.due >= 7 * DAY
-    for one, lengths in ((fit.isl, made.isl[last_week]), (fit.osl, made.osl[last_week])):
-        assert one.mean == pytest.approx(lengths.mean(), rel=0.03)
-        assert one.p95[0] <= np.percentile(lengths, 95) <= one.p95[1]
-    assert fit.growth.by_weekday
-    assert fit.growth.low < 0.03 < fit.growth.high
 
 
 @pytest.mark.parametrize(
@@ -306,143 +142,7 @@ def test_a_history_without_lengths_asks_for_them() -> None:
     assert given.to_json()["isl"]["mean"] is None
 
 
-@pytest.mark.parametrize("engine", HISTORIES)
-def test_every_engine_s_names_are_read(engine: str) -> None:
-    """A request a second of 600 and 40 tokens for two hours, one in three of whose tokens the cache
-    has; each GPU draws 400 W."""
-    signals, times = HISTORIES[engine], MONDAY + np.arange(0, 7_201, 60.0)
-    counts = times - MONDAY
-    rows = [series(signals.requests, times, counts)]
-    for tokens, histogram, counter in (
-        (600, signals.isl, signals.prompt_tokens),
-        (40, signals.osl, signals.output_tokens),
-    ):
-        if histogram:
-            rows.append(series(f"{histogram}_sum", times, counts * tokens))
-            rows += [
-                series(f"{histogram}_bucket", times, counts * (bound >= tokens), le=str(bound))
-                for bound in BOUNDS
-            ]
-        if counter:
-            rows.append(series(counter, times, counts * tokens))
-    if signals.cache_hits:
-        rows += [series(signals.cache_hits, times, counts * 200)]
-        rows += (
-            []
-            if signals.cache_queries == signals.prompt_tokens
-            else [series(signals.cache_queries, times, counts * 600)]
-        )
-    rows += [
-        series("DCGM_FI_DEV_POWER_USAGE", times, np.full(times.size, 400.0), gpu=gpu)
-        for gpu in "01"
-    ]
-    found = history_of(curves([answer(rows)], "x"), "x")
-    assert (found.engine, found.requests.tolist()) == (engine, [3_600.0, 3_600.0])
-    lengths = (None, None) if engine == "triton" else (600, 40)
-    assert (found.mean("isl"), found.mean("osl")) == lengths
-    assert found.cache == (pytest.approx(1 / 3) if signals.cache_hits else None)
-    assert found.watts.tolist() == [800.0, 800.0]
-
-
-def test_what_a_cache_found_becomes_a_common_beginning_that_a_simulation_finds_as_often() -> None:
-    """Prompts of 1,100 to 2,100 tokens, of which 450 are common and cached; where the shortest are
-    shorter than that, nothing is."""
-    times = MONDAY + np.arange(0, 7_201, 60.0)
-    counts, isl = times - MONDAY, np.linspace(1_100, 2_100, 101)
-    rows = [series("vllm:e2e_request_latency_seconds_count", times, counts)]
-    for name, lengths in (
-        ("vllm:request_prompt_tokens", isl),
-        ("vllm:request_generation_tokens", np.full(1, 40.0)),
-    ):
-        rows.append(series(f"{name}_sum", times, counts * lengths.mean()))
-        rows += [
-            series(f"{name}_bucket", times, counts * (lengths <= bound).mean(), le=str(bound))
-            for bound in BOUNDS
-        ]
-
-    def fitted(cached: int) -> HistoryFit:
-        told = {
-            "vllm:prefix_cache_queries_total": isl.mean(),
-            "vllm:prefix_cache_hits_total": cached,
-        }
-        both = [series(name, times, counts * tokens) for name, tokens in told.items()]
-        return fit_history(
-            history_of(curves([answer([*rows, *both])], "x"), "x"), "hours", model="llama-3.1-8b"
-        )
-
-    found = fitted(450)
-    assert found.scenario.sessions.shared_prefix == 450
-    assert any("450 tokens in common" in gap for gap in found.gaps)
-    rest = parse_lengths(str(found.scenario.lengths.isl), "isl").mean
-    assert rest + 450 == pytest.approx(isl.mean(), rel=0.01)
-    asked = {
-        "isl": round(rest),
-        "osl": 40,
-        "shared_prefix": 450,
-        "request_rate": 4,
-        "requests": 200,
-    }
-    made = simulate(model="llama-3.1-8b", gpu="h100", engine="vllm", **asked)
-    assert made.hit_rate == pytest.approx(450 / isl.mean(), rel=0.05)
-    apart = fitted(1_200)
-    assert apart.scenario.sessions.shared_prefix is None
-    assert any("shares nothing" in gap for gap in apart.gaps)
-
-
 FIELD = Path(__file__).parents[3] / "shared" / "field" / "measuring"
-ONCE = {
-    "replicas of one Prometheus": ({"prometheus_replica": "a"}, {"prometheus_replica": "b"}, 1),
-    "two jobs of one target": ({"job": "vllm"}, {"job": "kubernetes-pods"}, 1),
-    "a service and a pod monitor": ({"job": "vllm", "service": "vllm"}, {"job": "pods"}, 1),
-    "two targets": ({"pod": "vllm-0"}, {"pod": "vllm-1"}, 2),
-    "two models": ({"model_name": "one"}, {"model_name": "two"}, 2),
-}
-
-
-@pytest.mark.parametrize("name", ONCE)
-def test_a_target_that_was_scraped_twice_counts_once(name: str) -> None:
-    first, second, times = ONCE[name]
-    rows = exported(TRUE, days=3)
-    # the other scrapes 7 s later
-    late = [{**row, "values": [[at + 7, value] for at, value in row["values"]]} for row in rows]
-    both = [
-        {**row, "metric": {**row["metric"], **labels}}
-        for some, labels in ((rows, first), (late, second))
-        for row in some
-    ]
-    alone, pair = (history_of(curves([answer(each)], "x"), "x") for each in (rows, both))
-    assert np.nansum(pair.requests) == pytest.approx(times * np.nansum(alone.requests), rel=0.01)
-    assert pair.mean("isl") == pytest.approx(alone.mean("isl"), rel=1e-3)
-    said = [
-        word
-        for word in ("scraped more than once", "models are counted together")
-        if any(word in remark for remark in pair.remarks)
-    ]
-    assert (
-        said
-        == {
-            1: ["scraped more than once"],
-            2: ["models are counted together"] if "model" in name else [],
-        }[times]
-    )
-
-
-def test_two_engines_behind_one_instance_are_two() -> None:
-    rows, others = (
-        exported(TRUE, days=3),
-        exported(weeks(days=3, a_day=500, growth_per_day=0.0, seed=4), days=3),
-    )
-    both = [
-        {**row, "metric": {**row["metric"], "job": job}}
-        for some, job in ((rows, "a"), (others, "b"))
-        for row in some
-    ]
-    parts = [
-        np.nansum(history_of(curves([answer(some)], "x"), "x").requests) for some in (rows, others)
-    ]
-    assert np.nansum(history_of(curves([answer(both)], "x"), "x").requests) == pytest.approx(
-        sum(parts)
-    )
 
 
 @pytest.mark.parametrize(
@@ -467,8 +167,3 @@ def test_histories_of_the_field(place: str, select: str, requests: int, remark: 
     assert [remark in in_python(one) for one in found.remarks if remark] == (
         [True] if remark else []
     )
-
-
-def test_matchers_that_are_none_are_refused() -> None:
-    with pytest.raises(InputError, match="is no list of label matchers"):
-        selected([], "model_name=llama", "select")

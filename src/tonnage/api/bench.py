@@ -14,7 +14,7 @@ from typing import Any
 from tonnage.api.question.arguments import Many, whole_numbers
 from tonnage.api.question.bench import Bench, checked_count, prepare_bench
 from tonnage.bench.arguments import ExactArguments
-from tonnage.bench.benchmark import Measured, benchmark
+from tonnage.bench.benchmark import Measured, benchmark, environment
 from tonnage.bench.connection import more_descriptors
 from tonnage.bench.exact_server import Schedule, serve
 from tonnage.bench.find_max import Maximum, find_max
@@ -25,6 +25,7 @@ from tonnage.bench.scrape import Scraper
 from tonnage.bench.selftest import SelfTest, self_test
 from tonnage.errors import InputError, option
 from tonnage.formats.tool_format import export
+from tonnage.results.store import check_free
 from tonnage.spec.workload import ClosedLoop, OpenLoop, TraceArrivals
 from tonnage.units import parse_duration
 
@@ -64,8 +65,6 @@ def run_bench(
     """Run what ``prepare_bench`` made; a run that Ctrl-C ends is the last. Raises InputError: a
     folder in use.
     """
-    from tonnage.results.store import check_free
-
     for question in asked.questions if output is not None else ():
         check_free(asked.folder(output or Path(), question))
     _check_descriptors(asked)
@@ -101,8 +100,6 @@ def run_find_max(
     """Search the highest load inside the limits, beginning at the requested one. Raises
     InputError.
     """
-    from tonnage.results.store import check_free
-
     if not asked.wanted.slo:
         raise InputError(
             f'{option("find_max")}: needs a limit; add {option("slo")} such as "ttft p95<=500ms"'
@@ -213,8 +210,6 @@ def _one(
 
 def _facts(asked: Bench, selftest: bool) -> dict[str, Any]:
     """The machine, and a short self-test at the load's own number of clients."""
-    from tonnage.bench.benchmark import environment
-
     clients = [
         q.arrivals.concurrency for q in asked.questions if isinstance(q.arrivals, ClosedLoop)
     ]

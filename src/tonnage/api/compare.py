@@ -20,7 +20,7 @@ from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.formats.prometheus import curves, selected
 from tonnage.formats.table import NONE_COMPLETED, NoneCompleted
 from tonnage.results.metrics import Summary
-from tonnage.results.store import Run, check_free, read_run
+from tonnage.results.store import Run, check_free, read_run, write_together
 from tonnage.units import parse_duration
 from tonnage.workload.description import Description, EngineLimits, KvGain, describe
 from tonnage.workload.history import History, history_of, history_of_requests
@@ -248,7 +248,6 @@ def write_scenario(scenario: Scenario, files: Mapping[str, str], target: Path) -
     """The scenario and the files that it names: all of them, or none. Raises InputError: the folder
     cannot be written.
     """
-    from tonnage.results.store import write_together
     from tonnage.spec.scenario_file import to_yaml
 
     packed = {

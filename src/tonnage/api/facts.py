@@ -9,14 +9,19 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from tonnage.api.question.arguments import only_whole_number, rates, whole_numbers, with_signature
-from tonnage.api.question.deployment import deployment_of, engines_meant
+from tonnage.api.question.deployment import (
+    USUAL_ENGINES,
+    deployment_of,
+    engines_meant,
+    usual_engine,
+)
 from tonnage.errors import InputError, option
 from tonnage.scope import refused
-from tonnage.spec.catalog import find_engine, find_gpu, find_model
+from tonnage.spec.catalog import find_gpu, find_model, search
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
-from tonnage.spec.precision import Precision, find_precision
+from tonnage.spec.precision import find_precision
 from tonnage.spec.scenario import OF_MEMORY, SHARES, by_alias
 from tonnage.spec.workload import Lengths
 
@@ -150,7 +155,9 @@ def memory(
 
     settings = _set(knobs)
     found_model = find_model(model, layout)
-    usual = _engine_of(find_precision(precision or found_model.usual_precision))
+    usual = usual_engine(
+        find_gpu(gpu or USUAL_GPUS[0]), find_precision(precision or found_model.usual_precision)
+    )
     read = (engine is None and usual != USUAL_ENGINES[0]) or not found_model.date
     engine = engine or next(iter(engines_meant(settings["shares"])), usual)
     place: dict[str, Any] = {
@@ -191,13 +198,6 @@ def memory(
     )
 
 
-def _engine_of(precision: Precision) -> str:
-    """The first of the usual engines that runs a number format."""
-    return next(
-        (name for name in USUAL_ENGINES if not find_engine(name).lacks(precision)), USUAL_ENGINES[0]
-    )
-
-
 def _holds(deployment: Deployment) -> bool:
     """Whether an instance's memory holds the model, with room for a KV cache."""
     from tonnage.perf.fitting import holds
@@ -234,7 +234,6 @@ def _set(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # What an instance is looked for among, where nobody says which
-USUAL_ENGINES = ("tensorrt-llm", "vllm", "vllm-0.10", "sglang")
 USUAL_GPUS, USUAL_TPS = (
     ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-270gb"),
     (1, 2, 4, 8),
@@ -285,7 +284,6 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
 
     Raises InputError: nothing matches.
     """
-    from tonnage.spec.catalog import search
     from tonnage.spec.catalog.accuracy import find_quality, listed_scores
     from tonnage.spec.catalog.checkpoints import find_checkpoints
     from tonnage.spec.catalog.entries import recorded_lengths
@@ -335,7 +333,7 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
 
 
 def _of_kind(kind: str, text: str) -> dict[str, list[dict[str, Any]]]:
-    """What matches a text among the entries of one kind. Raises InputError: nothing does."""
+    """Find the entries of one kind that match a text. Raises InputError: nothing does."""
     entries = catalog(text)
     names = {model["name"] for model in entries["models"]}
     scores = catalog("quality")["quality"] if kind == "quality" else []

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, TonnageError, UnknownName, option
-from tonnage.simulator.simulated_run import folder_name
+from tonnage.simulator.simulated_run import folder_name, write_runs
 from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ Value = str | int | float | bool
 
 @strict
 class Grid:
-    """What is swept."""
+    """The values of each swept argument."""
 
     # values by the names of ``SimulateArguments``; every combination is a point
     over: dict[str, list[Value]]
@@ -93,14 +93,14 @@ def read_grid(path: Path | str) -> Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What a sweep did."""
+    """The result of a sweep."""
 
     points: int  # of the grid
     done: int  # that this call simulated
     left_out: dict[str, str]  # that could not be, with the reason, of this call and earlier ones
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return {"points": self.points, "done": self.done, "left_out": self.left_out}
 
 
@@ -156,7 +156,6 @@ def sweep(
 def write_point(name: str, asked: dict[str, Any], folder: str, provenance: dict[str, Any]) -> str:
     """Simulate one point and write it, unless another process has meanwhile; its name."""
     from tonnage.api.simulation import simulate
-    from tonnage.simulator.simulated_run import write_runs
 
     target = Path(folder) / name
     try:

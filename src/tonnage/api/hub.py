@@ -17,15 +17,13 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from tonnage.errors import InputError
 from tonnage.spec.config_json import MAX_FILE_BYTES, read_config
+from tonnage.spec.model import Model
 from tonnage.spec.precision import find_precision
-
-if TYPE_CHECKING:
-    from tonnage.spec.model import Model
 
 LIMIT_S = 8.0  # Seconds that all files of a repository may take together
 SOCKET_S = 4.0  # Seconds without a byte after which a connection is given up

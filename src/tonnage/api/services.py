@@ -207,7 +207,7 @@ def _tried(tried: tuple[Tried, ...], answer: ServiceAnswer) -> tuple[TriedSettin
 
 
 def settings(service: Service) -> tuple[ModelSettings, ...]:
-    """What a sizing may choose of each model."""
+    """The settings of each model that a sizing may choose."""
     return tuple(
         ModelSettings(
             model=name,

@@ -15,10 +15,10 @@ from tonnage.api.question.simulation import Simulation
 from tonnage.api.question.sweeps import Simulations, simulations_of
 from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.errors import InputError, option
-from tonnage.simulator.simulated_run import EqualLengths, SimulatedRun, SimulatedSweep
+from tonnage.results.metrics import Summary, counted_rows, of_rows, summarize
+from tonnage.simulator.simulated_run import EqualLengths, SimulatedRun, SimulatedSweep, facts_of
 
 if TYPE_CHECKING:
-    from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
     from tonnage.results.timeline import Timeline
     from tonnage.simulator.changes import Changes, Routed
@@ -30,12 +30,10 @@ if TYPE_CHECKING:
 def pooled_runs(
     asks: Simulation, pools: Disaggregated, progress: Progress | None
 ) -> Iterator[SimulatedRun]:
-    """Each load on both pools."""
-    from tonnage.results.metrics import summarize
+    """Simulate each load on both pools."""
     from tonnage.simulator.disaggregated import simulate_disaggregated
     from tonnage.simulator.kernel import is_compiled
     from tonnage.simulator.simulate import answers_soon
-    from tonnage.simulator.simulated_run import SimulatedRun
 
     plain = not is_compiled() and answers_soon(
         [(asks.deployment, workload) for workload in asks.workloads]
@@ -116,7 +114,7 @@ def simulate_sweep(
 
 
 def simulated(asks: Simulations, progress: Progress | None = None) -> SimulatedSweep:
-    """What ``simulate_sweep`` returns, of a question that is understood already.
+    """Simulate a question that is read already, as ``simulate_sweep`` does.
 
     Raises DoesNotFit: no engine has room for a request; InputError: no point can be run.
     """
@@ -165,7 +163,6 @@ def _checked(asks: Simulation, progress: Progress) -> list[SimulatedRun]:
 
 def _simulated(asks: Simulation, progress: Progress | None) -> list[SimulatedRun]:
     """The runs of all loads."""
-    from tonnage.results.metrics import summarize
     from tonnage.simulator.simulate import simulate_many
 
     if asks.pools is not None:
@@ -210,7 +207,7 @@ def answers_soon(asks: Simulation) -> bool:
 
 
 def loop_asked(asks: Simulation) -> dict[str, bool]:
-    """Which compiled loop one question takes, as the arguments of ``kernel.warm_up``."""
+    """The compiled loop that a question needs, as the arguments of ``kernel.warm_up``."""
     d, shares = asks.deployment, any(workload.shares for workload in asks.workloads)
     return {
         "shares": shares,
@@ -220,9 +217,7 @@ def loop_asked(asks: Simulation) -> dict[str, bool]:
 
 
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
-    from tonnage.results.metrics import summarize
     from tonnage.simulator.simulate import answers_soon as soon
-    from tonnage.simulator.simulated_run import facts_of
 
     changing = asks.changes
     plain = not changing and soon(
@@ -292,7 +287,6 @@ def _equal_lengths(
     """The same arrivals with lengths that vary, where equal lengths decide the p95 TTFT; None where
     they do not, or none are equal.
     """
-    from tonnage.results.metrics import counted_rows, of_rows
     from tonnage.spec.workload import OpenLoop
 
     fewest, maximum = COMPARED
@@ -334,6 +328,7 @@ def _engines(
 
     ``plain`` takes those of the reference, with ``more`` arguments.
     """
+    from tonnage.simulator.engine import engine_of
     from tonnage.simulator.spec import instance_spec
 
     seasons = asks.seasons
@@ -349,7 +344,7 @@ def _engines(
     engines = []
     for deployment, context, count in groups:
         spec = replace(instance_spec(deployment, workload), max_context=context)
-        engines += [spec.plain_engine(**more) if plain else spec.engine() for _ in range(count)]
+        engines += [spec.plain_engine(**more) if plain else engine_of(spec) for _ in range(count)]
     return engines
 
 

@@ -23,13 +23,24 @@ from tonnage.api.question.arguments import (
     with_signature,
 )
 from tonnage.api.question.classes import by_class
-from tonnage.api.question.objectives import aim_of, places_of, prices_of, reserve_of, with_prices
+from tonnage.api.question.objectives import (
+    aim_of,
+    places_of,
+    prices_of,
+    reserve_of,
+    says_no_load,
+    with_day,
+    with_growth,
+    with_prices,
+    with_regions,
+)
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option, visible
 from tonnage.formats.invalid_runs import InvalidRuns
 from tonnage.plan.plan import Measured, Plan
 from tonnage.spec.hardware import link_words
 from tonnage.spec.scenario import ChoiceAsked, DemandAsked, Scenario
+from tonnage.spec.scenario_file import displaced, known_part, scenario_of
 
 if TYPE_CHECKING:
     from datetime import date
@@ -69,7 +80,6 @@ def ask(scenario: ScenarioLike = None, **asked: Unpack[SizeArguments]) -> Asked:
     Raises InputErrors: everything that cannot be used, each with its place.
     """
     from tonnage.api.question.sizing import questions_of
-    from tonnage.spec.scenario_file import displaced
 
     document, source = document_of(scenario)
     flags = plain(asked)
@@ -95,8 +105,6 @@ def _scenario(
     """The scenario of what is known in a document, and what is not: unknown keys do not hide the
     faults of the others.
     """
-    from tonnage.spec.scenario_file import known_part, scenario_of
-
     try:
         return scenario_of(document, flags, source), ()
     except InputErrors as errors:
@@ -114,7 +122,7 @@ def size(
     progress: Progress | None = None,
     **asked: Unpack[SizeArguments],
 ) -> Plan:
-    """How many systems a load needs inside latency limits, predicted by simulation.
+    """Size a load: predict by simulation how many systems it needs inside its latency limits.
 
     Args:
         scenario: a file (YAML or JSON), nested values, or a ``Scenario``; None to say everything by
@@ -139,7 +147,7 @@ def size_models(
     progress: Progress | None = None,
     **asked: Unpack[SizeArguments],
 ) -> tuple[Plan, ...]:
-    """As ``size``, for every model that is named: one plan each, in their order."""
+    """Size the load for every named model: one plan each, in their order."""
     return answer(ask(scenario, **asked), progress=progress)
 
 
@@ -152,7 +160,7 @@ def answer(
     runs: Runs | None = None,
     decided: Callable[[Plan], None] | None = None,
 ) -> tuple[Plan, ...]:
-    """One finished plan per question: with its cost, its question, and its provenance.
+    """Answer each question with a finished plan: the choice, its cost, and its provenance.
 
     The first also holds the answer of the scenario's own benchmarks, where it names some.
 
@@ -171,8 +179,8 @@ def answer(
     """
     from tonnage.api.question.changes import with_autoscaling
     from tonnage.api.question.choice import chosen, with_runner_up
+    from tonnage.api.question.horizon import with_horizon
     from tonnage.api.question.mixed import with_mixed
-    from tonnage.api.question.objectives import with_day, with_growth, with_regions
     from tonnage.cost.plan_cost import with_cost
     from tonnage.evidence.measurement import with_measurement
     from tonnage.sizing.planner import Runs as Memory
@@ -227,6 +235,16 @@ def answer(
             ),
         ),
         lambda question, plan: with_mixed(question, plan, scenario, prices=prices, runs=runs),
+        lambda question, plan: with_horizon(
+            plan,
+            question,
+            scenario,
+            prices=prices,
+            where=where,
+            answered=lambda grown: chosen(
+                grown, again(grown), least, prices=prices, where=where, search=again
+            ),
+        ),
         lambda question, plan: with_regions(
             plan,
             question,
@@ -364,7 +382,7 @@ def size_measured(
     today: date | None = None,
     **demand: Any,
 ) -> Plan:
-    """How many systems a load needs, from measured points: the classic way of NVIDIA's course.
+    """Size a load from measured points, the classic way of NVIDIA's course.
 
     Args:
         benchmarks: CSV or JSON of measured points (``formats.measured_files.read_points``).
@@ -382,8 +400,6 @@ def size_measured(
     Raises InputError: anything that cannot be used, in one line.
     """
     from tonnage.api.question.sizing import demand_asked, owned
-    from tonnage.spec.scenario import DemandAsked
-    from tonnage.spec.scenario_file import scenario_of
 
     idle = [
         name
@@ -438,7 +454,6 @@ def _of_existing(
     """The plan of measured points with what systems that exist carry by them; for that load where
     none is requested.
     """
-    from tonnage.api.question.objectives import says_no_load, with_day
     from tonnage.api.question.sizing import demand_asked
     from tonnage.sizing.demand import carried_by_existing
     from tonnage.sizing.fleet.existing import measured_existing
@@ -504,6 +519,9 @@ OF_ONE_PLAN = (
     "concurrency",
     "have",
     "growth",
+    "horizon",
+    "price_decay",
+    "lead_time",
     "benchmarks",
     "budget",
     "max_kw",
@@ -616,7 +634,8 @@ def _check(name: str, one: Asked) -> None:
             f"{name}: {option('disaggregated')} sizes two pools for one use case; drop it, or give"
             " one scenario"
         )
-    parts = (one.scenario, one.scenario.choice, one.scenario.scaling, one.scenario.demand)
+    written = one.scenario
+    parts = (written, written.choice, written.scaling, written.buying, written.demand)
     idle = next(
         (key for key in OF_ONE_PLAN for part in parts if getattr(part, key, None) is not None), None
     )

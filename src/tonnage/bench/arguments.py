@@ -22,7 +22,7 @@ Fault = Literal["none", "429", "500", "cut", "error", "hang", "close"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerArguments:
-    """What is measured, and how it is spoken to."""
+    """The server that is measured, and how to reach it."""
 
     url: str = about("The server, such as 127.0.0.1:8000.", default=MISSING, aliases=("u",))
     model: str = about(
@@ -199,7 +199,7 @@ class VerdictArguments(LoadArguments):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchArguments(VerdictArguments):
-    """All arguments of a measurement, as people write them."""
+    """All arguments of a measurement, as users write them."""
 
     tokens: bool = about(
         "Keep the moments of single tokens in tokens.parquet (default: on).", default=True
@@ -225,7 +225,7 @@ class BenchArguments(VerdictArguments):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactArguments:
-    """How the server with a known schedule behaves, which the client is tested against."""
+    """The behaviour of the server with a known schedule that the client is tested against."""
 
     port: int = about("Port that it listens on, on 127.0.0.1 (default: any free port).", default=0)
     ttft: str = about("Its time to the first token (default: 50ms).", default="50ms")

@@ -8,11 +8,12 @@ import math
 import os
 import platform
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog, by_turn
@@ -43,13 +44,10 @@ from tonnage.results.requests import Requests
 from tonnage.results.store import RunWriter, read_tokens, summary_document
 from tonnage.spec.deployment import Slo
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a report says about a run in addition to its metrics."""
+    """The options of a report: what it says in addition to the metrics."""
 
     percentiles: tuple[int, ...] = ()  # percentiles that the run must have samples enough for
     error_rate: float = ERROR_RATE  # share of requests that may fail
@@ -206,7 +204,7 @@ def _write_turns(path: Path, log: TurnLog) -> None:
 def _run_json(
     setup: Setup, observed: Observed, validity: Validity, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """What belongs to the measurement and is no function of the record."""
+    """The facts of the measurement that do not follow from the record."""
     tally, load, prompts = observed.tally, observed.load, setup.prompts
     return {
         "validity": validity.to_json(),

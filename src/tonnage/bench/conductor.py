@@ -41,7 +41,7 @@ Maker = Callable[[int, int, int], Exchange]
 
 
 class _Conducting:
-    """A load that is run over a client, of single requests or of conversations."""
+    """Runs a load of single requests or of conversations over a client."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class _Conducting:
         raise NotImplementedError
 
     def _wait_s(self, exchange: Exchange, free_ns: int) -> float:
-        """How long a closed loop's client waits after an exchange: not at all unless it failed at
+        """Seconds that a client of a closed loop waits after an exchange: none unless it failed at
         once.
         """
         if exchange.outcome == COMPLETED or free_ns - exchange.begun_ns > AT_ONCE_NS:
@@ -258,7 +258,7 @@ class TalkConductor(_Conducting):
         make: TurnMaker,
         taken: Callable[[Exchange], None],
     ) -> None:
-        """As ``Conductor``, for a load with conversations."""
+        """Takes the arguments of ``Conductor``, and a load with conversations."""
         if load.conversations is None:
             raise ValueError("a load without conversations has another conductor")
         super().__init__(loop, load, taken, self._ring)
@@ -279,7 +279,7 @@ class TalkConductor(_Conducting):
 
     @property
     def log(self) -> TurnLog:
-        """Which turn each request was, by its number."""
+        """Record which turn each request was."""
         return TurnLog(
             conversation=np.array(self._who, dtype=np.int64),
             turn=np.array(self._turn, dtype=np.int64),

@@ -61,12 +61,12 @@ class Secured:
             await loop.sock_sendall(connected, data)
 
     def encrypted(self, data: bytes) -> bytes:
-        """What to send for ``data``."""
+        """Encrypt ``data`` for the wire."""
         self._tls.write(data)
         return self._out.read()
 
     def answers(self) -> bytes:
-        """What the peer must hear of what it sent."""
+        """The bytes that TLS must send in reply to the peer."""
         return self._out.read()
 
     def decrypted(self, data: bytes) -> tuple[bytes, bool]:
@@ -367,7 +367,7 @@ def request_bytes(head: bytes, number: int, body: bytes, further: bytes = b"") -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """How requests are made and sent."""
+    """The endpoint and the connection settings of a run."""
 
     target: Target
     endpoint: Endpoint  # the kind of endpoint and the model
@@ -392,7 +392,7 @@ class Setup:
     step: int = 1
 
     def exchange(self, number: int, isl: int, osl: int) -> Exchange:
-        """One request, ready to be sent; below 0 are those of the warm-up."""
+        """Make a request ready to be sent; numbers below 0 are of the warm-up."""
         among_all = (
             self.first + number * self.step if number >= 0 else number * self.step - self.first
         )

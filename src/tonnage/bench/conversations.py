@@ -75,7 +75,7 @@ class Conversations:
         return len(self.starts) - 1
 
     def graph(self) -> Follows:
-        """Which turns wait for which."""
+        """The turns that each turn waits for."""
         if self.follows is not None:
             return self.follows
         waits = np.ones(int(self.starts[-1]), np.int64)

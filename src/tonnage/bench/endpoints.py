@@ -17,7 +17,7 @@ from tonnage.results.outcomes import failure_of
 # not frozen, which would take twice as long to make, for every event that is read as JSON
 @dataclass(slots=True, kw_only=True)
 class Delta:
-    """What one document says: an event of a stream, or a whole reply."""
+    """The content of one document: an event of a stream, or a whole reply."""
 
     # output that it carries: content, reasoning, a refusal, or the name and arguments of a tool
     # call
@@ -112,11 +112,11 @@ class Endpoint:
         return f"{leaves} leaves out what it does not take" if leaves else ""
 
     def event(self, document: dict[str, Any]) -> Delta:
-        """What one event of a stream says; of most endpoints what a whole reply would say."""
+        """Read one event of a stream; for most endpoints it has the form of a whole reply."""
         return self.whole(document)
 
     def whole(self, document: dict[str, Any]) -> Delta:
-        """What a reply says that is not a stream."""
+        """Read a reply that is not a stream."""
         raise NotImplementedError
 
     def _asked(self, osl: int, *, most: str = "max_tokens") -> dict[str, Any]:

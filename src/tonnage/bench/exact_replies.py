@@ -51,7 +51,7 @@ def text(status: str, body: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a request asks for."""
+    """The fields of a request that decide its reply."""
 
     kind: str
     number: int  # the client's own number of it
@@ -104,7 +104,7 @@ def parse_request(path: str, number: int, body: dict[str, Any]) -> Request:
 
 
 def opening(request: Request) -> bytes:
-    """What a stream begins with, sent together with its first event: head, and the role or its
+    """The beginning of a stream, sent together with its first event: the head, and the role or its
     like.
     """
     if request.kind == "chat":
@@ -131,9 +131,7 @@ def event(request: Request, tokens: int) -> bytes:
 
 
 def closing(request: Request, tokens: int) -> bytes:
-    """What a stream ends with, sent together with its last event: finish, usage, and the last
-    chunk.
-    """
+    """The end of a stream, sent together with its last event: finish, usage, and the last chunk."""
     if request.kind == "chat":
         usage = _sse({**_chat(request, {}), "choices": [], "usage": _usage(request, tokens)})
         return (

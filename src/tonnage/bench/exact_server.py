@@ -19,15 +19,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from tonnage.bench import exact_replies
 from tonnage.bench.arguments import Fault
 from tonnage.bench.exact_replies import Connection
 from tonnage.bench.timer import Alarm
 from tonnage.errors import InputError, TonnageError
-
-FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ LEAST_SURE = 0.05  # By which an answer is surer than a coin, at least
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one run said."""
+    """The verdict of one run."""
 
     load: float
     passed: bool  # whether it met the limits
@@ -55,7 +55,7 @@ class Answer:
 
 
 class Threshold:
-    """Where loads begin to fail, as far as the answers tell."""
+    """The load at which runs begin to fail, as far as the verdicts tell."""
 
     def __init__(self, start: float, *, whole: bool = False, precision: float = 0.05) -> None:
         """Start from a load that may pass or fail; ``precision`` is the width of the interval over
@@ -201,7 +201,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maximum:
-    """What a search found."""
+    """The result of a search."""
 
     load: float  # the highest load inside the limits; NaN where none was
     # between which loads it is with a confidence of 0.9; wider than what the search believes by

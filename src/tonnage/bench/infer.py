@@ -240,7 +240,7 @@ class Http2:
         return self.answers()
 
     def answers(self) -> bytes:
-        """What the peer must hear of what came, and more of the request where its window allows."""
+        """The frames that answer what came, and more of the request where its window allows."""
         while self._rest:
             size = min(
                 self._h2.local_flow_control_window(self._stream),

@@ -191,7 +191,7 @@ class SingleGaps:
     request: Integers  # whose it is, by row of the record
 
     def of(self, rows: NDArray[np.bool_]) -> SingleGaps:
-        """Those of some requests: bool by row of the record."""
+        """Select the gaps of some requests, given as a bool per row of the record."""
         mask = rows[self.request]
         return SingleGaps(ms=self.ms[mask], count=self.count[mask], request=self.request[mask])
 
@@ -271,10 +271,10 @@ def _of_histograms(counts: Floats, sums: Floats) -> Floats:
     total, middles = counts.sum(axis=1), gap_edges_ns() * 1.005 / 1e6
     below = np.cumsum(counts, axis=1)
     columns = [sums / total]
-    for share in (0.50, 0.95, 0.99):
-        columns.append(
-            middles[np.minimum((below < share * total[:, None]).sum(axis=1), GAP_BINS - 1)]
-        )
+    columns += [
+        middles[np.minimum((below < share * total[:, None]).sum(axis=1), GAP_BINS - 1)]
+        for share in (0.50, 0.95, 0.99)
+    ]
     return np.array(columns).T
 
 
@@ -492,7 +492,7 @@ def _ratios(
 
 
 def _notes(first: Requests, second: Requests) -> tuple[str, ...]:
-    """Where the two questions differ."""
+    """The arguments in which the two runs differ."""
     notes = []
     for name, column in (("prompts", "isl"), ("outputs", "osl")):
         a, b = (

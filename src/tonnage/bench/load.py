@@ -10,7 +10,7 @@ import numpy as np
 
 from tonnage.bench.conversations import ConversationFile, Conversations, drawn, recorded
 from tonnage.errors import InputError, option
-from tonnage.spec.recorded_sessions import RecordedSessions
+from tonnage.spec.recorded_sessions import RecordedSessions, recorded_trace
 from tonnage.spec.sessions import Pause
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Pairs, TraceArrivals, Workload
 from tonnage.units import PS_PER_NS
@@ -125,7 +125,7 @@ class Talk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A load as it was requested, before anything is drawn."""
+    """A load before any of its requests is drawn."""
 
     isl: Lengths  # and osl: lengths in tokens, or
     osl: Lengths
@@ -243,8 +243,6 @@ class Question:
         """The first ``count`` recorded sessions in the order of the file, then copies of them;
         without a count, more than the clients can finish.
         """
-        from tonnage.spec.recorded_sessions import recorded_trace
-
         if count is None and isinstance(self.arrivals, ClosedLoop):
             # a session's pauses, which no server shortens
             waits = sessions.pause_ns.clip(min=0).sum() / 1e9 / len(sessions)

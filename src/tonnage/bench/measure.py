@@ -11,10 +11,10 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
@@ -27,12 +27,9 @@ from tonnage.bench.reply import COMPLETED, Exchange
 from tonnage.bench.timer import Heartbeat
 from tonnage.results.store import RunWriter
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 class Watcher(Protocol):
-    """Who looks on while a run lasts: a live view, a scraper of the server's own metrics."""
+    """Observes a run while it lasts: a live view, or a scraper of the server's metrics."""
 
     def begin(self, conductor: Conductor | TalkConductor, client: Client) -> None:
         """The run is about to begin; ``conductor.start_ns`` is fixed."""
@@ -46,7 +43,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What was seen of a run next to its record."""
+    """The observations of a run that are not in its record."""
 
     load: Load  # what was to be sent
     sent: int

@@ -151,8 +151,8 @@ class Reply:
             self._body += part
 
     def _event(self, ns: int, event: bytes) -> None:
-        """One event; the usual one differs from the one before it in nothing but a plain piece of
-        text.
+        """Read one event; the usual one differs from the one before it in nothing but a plain piece
+        of text.
         """
         prefix = self._prefix
         if prefix and event.startswith(prefix) and event.endswith(self._suffix):
@@ -163,7 +163,7 @@ class Reply:
         self._read(ns, event)
 
     def _text(self, ns: int, text: bytes) -> None:
-        """An event that is nothing but a plain piece of output."""
+        """Read an event that is nothing but a plain piece of output."""
         self.events += 1
         self.times.append(ns)
         self.sizes.append(len(text))
@@ -275,7 +275,7 @@ class Reply:
         return ("error in the reply", self.error) if self.error else self._lack()
 
     def _lack(self) -> tuple[str, str]:
-        """What a reply without an error lacks, and the server's words."""
+        """Say what an incomplete reply lacks, with the server's words."""
         endpoint = self._endpoint
         if self.in_place:
             return self.in_place, words_of(bytes(self._body))
@@ -321,7 +321,7 @@ def _object(body: bytes) -> dict[str, Any] | None:
 
 
 def _delta(endpoint: Endpoint, data: bytes) -> Delta:
-    """What a document says."""
+    """Read the content of a document."""
     try:
         document = json.loads(data)
         if not isinstance(document, dict):
@@ -404,5 +404,5 @@ class Exchange:
             self.outcome, self.detail = outcome, detail
 
     def judge(self) -> None:
-        """What a reply that was read to its end means."""
+        """Decide the outcome of a reply that was read to its end."""
         self.fail(*self.reply.failure())

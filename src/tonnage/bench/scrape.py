@@ -143,7 +143,7 @@ class DriverGpus:
 
 
 def _imported(package: str) -> Any:
-    """A package that may be absent: None."""
+    """Import a package; None where it is absent."""
     try:
         return importlib.import_module(package)
     except ImportError:
@@ -185,7 +185,7 @@ def host_joules() -> dict[str, float]:
 
 
 def _text(name: object) -> str:
-    """A name as text: older versions of the package give bytes."""
+    """Decode a name: older versions of the package give bytes."""
     return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
 
 

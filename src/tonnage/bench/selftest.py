@@ -37,7 +37,7 @@ CPU_SHARE = 0.85
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
-    """What the client does on this machine."""
+    """The measured speed of the client on this machine."""
 
     streams: int  # requests in flight
     requests: int  # and tokens: how many came

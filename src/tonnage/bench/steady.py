@@ -117,7 +117,7 @@ RISING = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
-    """Where a run is steady."""
+    """The steady window of a run."""
 
     found: bool | None  # whether it is anywhere; None where there are too few requests to say
     # and end_s: the window, in seconds of the run, by due time; NaN where there is none

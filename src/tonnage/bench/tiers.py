@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """How fast each user must be served."""
+    """A level of service: the speed that each user must get."""
 
     tokens_per_second: float  # output speed after the first token, at least
     ttft_s: float  # at most

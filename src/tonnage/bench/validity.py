@@ -8,8 +8,9 @@ state could move what is reported; every reason is there with its number and its
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +25,6 @@ from tonnage.results.outcomes import ERROR_RATE, STEP_NS, came_at_once
 from tonnage.results.requests import COMPLETED as ROW_COMPLETED
 from tonnage.results.requests import Requests, gap_edges_ns
 from tonnage.spec.workload import MANY_CLIENTS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 # Mean lateness that is let pass: 2 ms, or 2 % of the mean TTFT where that is more
 MEAN_MS, MEAN_SHARE = 2.0, 0.02

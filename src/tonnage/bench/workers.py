@@ -45,7 +45,7 @@ SEEN = "seen.pickle"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What one worker does."""
+    """The work of one worker process."""
 
     setup: Setup  # the server and the prompts, with the worker's own place among all
     load: Load
@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one worker has seen."""
+    """The record of one worker process."""
 
     observed: Observed
     requests: Requests | None = None  # its record, where its folder does not have it

@@ -49,7 +49,7 @@ TEST = Group("Self-test (tonnage bench selftest)", sort_key=4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """How the measurement goes, and what is kept and printed."""
+    """Options of the course of a measurement, and of what is kept and printed."""
 
     find_max: bool | None = about(
         "Search the highest load inside the --slo, beginning at the one given; at most 12 runs.",
@@ -73,7 +73,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
-    """How the client is tested."""
+    """Options of the test of the client."""
 
     serve: bool | None = about(
         "Serve the exact server until Ctrl-C instead of testing.", negative=False

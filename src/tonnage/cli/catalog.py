@@ -63,7 +63,7 @@ def catalog(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """What runs, and the requests that are counted."""
+    """Options of the instance, and of the requests that are counted."""
 
     layout: str | None = about(
         "Architecture as which a config.json is read whose own leaves something open, such as"
@@ -84,7 +84,8 @@ class Instance:
     dp: int | None = about("Data-parallel attention ranks of a mixture of experts (default: 1).")
     ep: int | None = about("Expert-parallel degree of a mixture of experts (default: 1).")
     engine: str | None = about(
-        "Engine preset; each has its own rule for the size of the KV cache (default: tensorrt-llm)."
+        "Engine preset; each has its own rule for the size of the KV cache (default: tensorrt-llm,"
+        " or vllm where the GPU needs it)."
     )
     isl: int | None = about(
         "Prompt tokens of one request, to count the requests that fit at once (default: 2000, or"

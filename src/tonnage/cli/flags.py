@@ -28,6 +28,7 @@ TITLES = {
     "choice": "What is chosen",
     "standby": "What stands by for failures",
     "scaling": "How the fleet is scaled over its hours",
+    "buying": "Buying and renting over months",
 }
 GROUPS = {
     branch: Group(title, sort_key=place) for place, (branch, title) in enumerate(TITLES.items())
@@ -124,7 +125,7 @@ def leaf_flags(found: Iterable[Leaf]) -> tuple[Flag, ...]:
 
 
 def _reader(leaf: Leaf) -> Callable[[Any, Sequence[Any]], float]:
-    """What reads the number of a leaf in all the forms in which a scenario may write it."""
+    """The converter of a leaf's number, in all the forms in which a scenario may write it."""
 
     def read(_: Any, tokens: Sequence[Any]) -> float:
         text = tokens[0].value
@@ -199,7 +200,7 @@ def given(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kind(leaf: Leaf) -> Any:
-    """What a flag takes: a choice, a number, a switch, several texts for limits, else one text."""
+    """The type of a flag: a choice, a number, a switch, several texts for limits, else one text."""
     choices = next((part for part in get_args(leaf.kind) if get_origin(part) is Literal), None)
     if choices is not None:
         return choices | None

@@ -2,7 +2,7 @@
 
 Verbs are imported when they are called, so that ``--help`` stays fast.
 
-Exit codes are those of ``errors.EXIT_CODES``; 3 says of ``size`` that no deployment meets the
+Exit codes are those of ``errors.py``; 3 says of ``size`` that no deployment meets the
 limits, and of ``bench`` that the measurement cannot be believed.
 """
 
@@ -82,7 +82,7 @@ VERBS = {
 
 
 def _default(value: object) -> str | None:
-    """A default as help shows it; None where there is none to show, or a switch is off."""
+    """Write a default as help shows it; None where there is none to show, or a switch is off."""
     return None if value is None or value is False else str(value)
 
 
@@ -238,7 +238,7 @@ def with_bare_word(tokens: Sequence[str]) -> Sequence[str]:
 
 
 def flag(path: Path) -> str:
-    """How the command spells an option, such as "--peak-rps"."""
+    """Spell an option as the command does, such as "--peak-rps"."""
     return f"--{path[-1].replace('_', '-')}"
 
 
@@ -284,10 +284,19 @@ ELSEWHERE: dict[tuple[str, ...], str] = {
         "--peak-rps 20",
         "--request-rate 20",
     ): "rps qps rate request-rate requests-per-second peak-qps target-qps throughput",
+    ("--peak-rps 20 (tokens a second over the output tokens of a request)",): (
+        "tps tokens-per-second output-tokens-per-second token-rate tokens-per-s"
+    ),
+    ("--users 1 --requests-per-user-day 1000000 (tokens over those of a request, in and out)",): (
+        "tokens-per-day daily-tokens tokens-per-month tokens-per-year monthly-tokens tokens"
+    ),
     (
         "--concurrency 100",
     ): "max-concurrency num-concurrent concurrent-users concurrent-requests clients num-workers",
     ("--requests-per-user-day 1000000 --users 1",): "requests-per-day daily-requests requests-day",
+    ("--calls-per-year 120000000 (12 times those of a month)",): (
+        "requests-per-month monthly-requests requests-per-year calls-per-month"
+    ),
     (
         "--requests 1000000 --within 8h",
         "--request-count 1000",
@@ -347,7 +356,7 @@ KINDS = {int: "a whole number", float: "a number"}
 
 
 def explained(error: CycloptsError, app: App, tokens: Sequence[str]) -> str:
-    """What is wrong with a command line and what to type, on one line."""
+    """Say in one line what is wrong with a command line, and what to type."""
     message = " ".join(str(error).split())
     if isinstance(error, UnknownOptionError):
         typed = (error.token.keyword or error.token.value).partition("=")[0]
@@ -383,7 +392,7 @@ def explained(error: CycloptsError, app: App, tokens: Sequence[str]) -> str:
 
 
 def _lacking(argument: Argument, tokens: Sequence[str]) -> str:
-    """What is missing of an argument, and what it means."""
+    """Say which argument is missing, and what it means."""
     following = dict(pairwise(tokens)).get(argument.name, "")
     if following.startswith("-") and following[1:2].isdigit():
         return (

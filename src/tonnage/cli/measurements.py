@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from tonnage import api
 from tonnage.cli.flags import Said, flags_of, given, refuse, with_flags
-from tonnage.cli.printing import print_answer, write_page
+from tonnage.cli.printing import print_answer, provenance, today, write_page
 from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.cli.services import calibrate_service, is_inference
 from tonnage.errors import InputError, option
@@ -92,8 +92,6 @@ def calibrate(
             shipped ones (default: where --gpu is a YAML file).
         json: Print what the file would hold as one JSON object.
     """
-    from tonnage.cli.printing import today
-
     if not measured:
         raise InputError(
             "calibrate: nothing measured is given; name a file, for example ./tonnage calibrate"
@@ -204,7 +202,6 @@ def import_run(
         json: Print one JSON object.
     """
     from tonnage.api.compare import import_run as make
-    from tonnage.cli.printing import provenance
 
     imported_runs = make(file, output, tokenizer=tokenizer, provenance=provenance(0))
     runs = [

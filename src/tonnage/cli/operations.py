@@ -173,7 +173,7 @@ def demo(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the settings are, and what balances."""
+    """Options of where the settings are, and which program balances."""
 
     config: Path | None = about("YAML file with all of this; flags override it.")
     proxy: str | None = about(

@@ -50,7 +50,7 @@ def say(line: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How plans are printed; the first screen by default."""
+    """The form in which plans are printed; the first screen by default."""
 
     # json, markdown, csv: one JSON object, a report in Markdown, a line of CSV for each deployment
     json: bool = False

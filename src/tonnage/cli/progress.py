@@ -158,7 +158,7 @@ def cores() -> int:
 
 
 def main() -> None:
-    """The second process."""
+    """Draw the progress line in a second process."""
     threading.Thread(target=_end_with_the_first, daemon=True).start()
     gc.disable()  # as in ``warm_up``
     from tonnage.simulator.fleet import compile_fleet

@@ -207,7 +207,7 @@ def _drifted(
 
 
 def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
-    """What two files say differently, each of one plan, or each of several use cases."""
+    """Compare two files, each of one plan, or each of several use cases."""
     from tonnage.report.plans.diff import differences, use_case_differences
 
     fleet, use_cases = read_use_cases(first), read_use_cases(second)

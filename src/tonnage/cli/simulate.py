@@ -38,7 +38,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """What an engine and the lesson both write."""
+    """Options of the timeline that an engine and the lesson write."""
 
     plot: Path | None = about(
         "Write the figures of a sweep: .svg for a picture, .html for a page with its table."
@@ -51,7 +51,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
-    """Settings of the lesson, in ticks."""
+    """Options of the lesson, in ticks."""
 
     slots: str | None = about(
         "Requests that run at once; several values with commas make a sweep (default: 4)."

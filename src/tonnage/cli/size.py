@@ -57,7 +57,7 @@ SCENARIO = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Where the plan goes, and how it is written."""
+    """Options of where the plan is written, and in which form."""
 
     json: bool | None = about("Print the plan as one JSON object.", negative=False)
     output: Path | None = about(
@@ -84,7 +84,7 @@ class Output:
 
     @property
     def form(self) -> Form:
-        """How the answer is printed."""
+        """The form in which the answer is printed."""
         return Form(**{field.name: bool(getattr(self, field.name)) for field in fields(Form)})
 
 
@@ -154,7 +154,7 @@ def _check_output(path: Path | None) -> None:
 def _answered(
     scenario: Path | None, asked: dict[str, Any], *, quiet: bool = False
 ) -> tuple[Plan, ...]:
-    """One plan for each model, from measured points alone where only these were given."""
+    """Answer with one plan per model, from measured points alone where only these were given."""
     with without_collection():
         from tonnage import api
 
@@ -389,7 +389,7 @@ class _Asking:
 
 
 def problem(name: str, text: str, context: Mapping[str, Any]) -> str | None:
-    """What is wrong with one answer, on one line; None where nothing is."""
+    """Say in one line what is wrong with an answer; None where nothing is."""
     from tonnage.api.question.sizing import check_leaf
 
     try:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tonnage.compress.recipes import (
     FORMATS,
@@ -26,10 +26,6 @@ from tonnage.spec.catalog.checkpoints import HALF, find_method, reads
 from tonnage.spec.config_json import read_config
 from tonnage.spec.model import Model
 from tonnage.spec.precision import find_precision
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 BASE_BYTES = 2 * 2**30  # Allowance for Python with torch and the tool's packages
 # Weights with one scale in llm-compressor's schemes of INT4, and rows of a block of FP8

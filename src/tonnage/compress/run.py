@@ -43,7 +43,7 @@ def version(tool: str) -> str:
 
 
 def folder(tool: str) -> Path:
-    """Where a tool's environment is: in ``TONNAGE_TOOLS``, or in ``tonnage`` of the user's
+    """The folder of a tool's environment: in ``TONNAGE_TOOLS``, or in ``tonnage`` of the user's
     cache.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -177,7 +177,7 @@ def with_tasks(folder: Path, original: Path, made: Path) -> Compressed:
 def _worked(
     python: Path, job: Job, recipe: str, made: Path, told: Callable[[str], None]
 ) -> dict[str, Any]:
-    """What the worker measured."""
+    """Read what the worker measured."""
     instructions = {
         "recipe": recipe,
         "model": str(job.model),
@@ -228,7 +228,7 @@ def _needs(job: Job) -> str:
 
 
 def _manifest(job: Job, recipe: str, made: Path, figures: dict[str, Any]) -> dict[str, Any]:
-    """What identifies the checkpoint: its source, recipe, tools and figures."""
+    """The manifest of the checkpoint: its source, recipe, tools and figures."""
     files = sorted(file for file in made.rglob("*") if file.is_file())
     return {
         "schema": SCHEMA,

@@ -163,7 +163,7 @@ def weight_errors(original: Any, made: Any) -> dict[str, float]:
 
 
 def work(job: dict[str, Any]) -> None:
-    """The whole job."""
+    """Do the whole job."""
     check(job)
     texts = {name: windows(job["model"], path) for name, path in job["texts"].items()}
     say(step="loading and calibrating" if job["needs"] else "converting the safetensors")

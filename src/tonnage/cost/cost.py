@@ -332,7 +332,7 @@ def divided(
 
 
 def api_cost(traffic: Traffic, prices: Prices, model: str | None = None) -> WayCost:
-    """What an API asks for the year's tokens."""
+    """The price of the year's tokens at an API."""
     price = prices.api_price(model)
     if price is None:
         return WayCost(

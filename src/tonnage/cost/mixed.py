@@ -12,7 +12,9 @@ from tonnage.cost.cost import (
     system_watts,
     traffic_of,
 )
+from tonnage.cost.options import as_planned, on_prem
 from tonnage.errors import UnknownName
+from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import Serving, Traffic
 from tonnage.plan.mixed import Mixed, Retirement
 from tonnage.plan.plan import Plan
@@ -25,6 +27,16 @@ def owned_usd(system: System, prices: Prices, systems: int = 1) -> float | None:
     """USD a year of so many owned systems before electricity; None where a price is not known."""
     parts = system_parts(_serving(system, 1.0), prices, systems)
     return sum(part.usd_per_year for part in parts) if isinstance(parts, tuple) else None
+
+
+def year_usd(
+    candidate: Candidate, traffic: Traffic, prices: Prices, spare: int = 0
+) -> float | None:
+    """USD a year of a candidate's systems, owned, as the cost of a plan has it on-prem: with their
+    electricity. None where a price is not known.
+    """
+    serving = as_planned(serving_of(candidate, spare), traffic)
+    return on_prem(traffic, serving, prices).total_usd_per_year
 
 
 def with_usd(mixed: Mixed, plan: Plan, prices: Prices) -> Mixed:

@@ -64,12 +64,12 @@ def as_planned(serving: Serving, traffic: Traffic) -> Serving:
 
 
 def peak_of(traffic: Traffic) -> float:
-    """What the busiest hour is provided for, in requests/s."""
+    """The load that the busiest hour is provided for, in requests/s."""
     return max(hours.sized_requests_per_second for hours in traffic.hours)
 
 
 def on_prem(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 0) -> WayCost:
-    """Whole systems for the peak and the spare ones, owned all year."""
+    """The cost of whole systems for the peak and the spare ones, owned all year."""
     peak = peak_of(traffic)
     instances = max(1, min_instances, needed(peak, serving))
     systems = systems_for(instances, serving) + serving.spare
@@ -133,7 +133,7 @@ def value_of(figure: Figure | None) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rent:
-    """What is rented at once in the cloud, and what an hour of it costs in USD."""
+    """The smallest unit that a cloud rents out, and its price an hour in USD."""
 
     # GPUs that are rented at once: those of a machine, of as many machines as an instance takes,
     # or, where the size of the machine is not known, those of an instance
@@ -163,13 +163,14 @@ class Rent:
         return not rest and times * self.usd <= other.usd
 
 
-def rents_of(serving: Serving, prices: Prices) -> tuple[Rent, ...] | NoCost:
-    """What may be rented for an instance, by the size of the machine, the smallest first; why
-    nothing is where no price is known.
+def rents_of(serving: Serving, prices: Prices, years: int = 0) -> tuple[Rent, ...] | NoCost:
+    """What may be rented for an instance by the hour, or for so many years, by the size of the
+    machine, the smallest first; why nothing is where no price is known.
 
     Which of them costs least depends on how many instances are needed; others are left out.
     """
-    tiers = prices.cloud_tiers(serving.gpu, serving.gpus_per_instance)
+    gpu, gpus = serving.gpu, serving.gpus_per_instance
+    tiers = prices.reserved_tiers(gpu, gpus, years) if years else prices.cloud_tiers(gpu, gpus)
     if not tiers:
         return NoCost(code="cloud-price", name=serving.gpu)
     rents: list[Rent] = []
@@ -334,6 +335,23 @@ def with_spare(systems: int, serving: Serving) -> int:
     return systems + serving.spare if systems else 0
 
 
+def hours_by_need(traffic: Traffic, serving: Serving, min_instances: int) -> dict[int, float]:
+    """Hours of a year by the number of instances that they need."""
+    needs: dict[int, float] = {}
+    for hours in traffic.hours:
+        instances = instances_in(hours, serving, min_instances)
+        needs[instances] = needs.get(instances, 0.0) + hours.hours_per_year
+    return needs
+
+
+def rented_hours(rent: Rent, needs: Mapping[int, float], owned_instances: int) -> float:
+    """Hours a year for which machines are rented for what so many owned instances leave over."""
+    return sum(
+        hours * rent.holding(max(0, instances - owned_instances))
+        for instances, hours in needs.items()
+    )
+
+
 def _mixed(
     where: Where,
     traffic: Traffic,
@@ -350,17 +368,10 @@ def _mixed(
     if isinstance(owned, NoCost):
         return WayCost(where=where, total_usd_per_year=None, reason=owned)
     owned_instances = instances_on(systems, serving)
-    rented = sum(
-        h.hours_per_year
-        * rent.holding(max(0, instances_in(h, serving, min_instances) - owned_instances))
-        for h in traffic.hours
-    )
+    needs = hours_by_need(traffic, serving, min_instances)
+    rented = rented_hours(rent, needs, owned_instances)
     energy = energy_of(serving, traffic, prices, owned_instances)
-    at_peak = max(
-        0,
-        max(instances_in(hours, serving, min_instances) for hours in traffic.hours)
-        - owned_instances,
-    )
+    at_peak = max(0, max(needs) - owned_instances)
     rest, figures = (_rental(rent, rented), rent.figures) if rented or not systems else ((), ())
     more: dict[str, Any] = {
         "cloud_gpu_hours_per_year": rented * rent.gpus,
@@ -479,7 +490,7 @@ def _split(
 def with_cost_together(
     found: UseCases, prices: Prices, where: tuple[Where, ...] = WAYS
 ) -> UseCases:
-    """Use cases with the yearly cost of both arrangements: systems owned for the peak, and
+    """Use cases with the yearly cost of every arrangement: systems owned for the peak, and
     instances rented as each hour needs them.
     """
     traffic = dict(zip(found.names, map(traffic_of, found.plans), strict=True))
@@ -487,10 +498,9 @@ def with_cost_together(
     def priced(one: Arrangement | None) -> Arrangement | None:
         if one is None:
             return None
-        # a job, which has a pool for itself, has no requests at the peak
         loads = [
-            summed([traffic[case.name] for case in pool.cases] or [traffic[name]])
-            for pool, name in zip(one.pools, found.names, strict=False)
+            summed([traffic[name] for name in found.served(one, place)])
+            for place in range(len(one.pools))
         ]
         pools = [
             (_pool_serving(pool, peak_of(load)), load, pool.instances)
@@ -518,6 +528,7 @@ def with_cost_together(
         shared=priced(found.shared),
         separate=priced(found.separate),
         first_come=priced(found.first_come),
+        alone=priced(found.alone),
     )
 
 
@@ -574,8 +585,10 @@ def _shares(
     share of the cost; none where an old file does not say it.
     """
     at_peak, over_year = dict[str, float](), dict[str, float]()
-    for pool, name in zip(one.pools, found.names, strict=False):
-        exact = [(case.name, case.instances_exact) for case in pool.cases] or [(name, 1.0)]
+    for place, pool in enumerate(one.pools):
+        exact = [(case.name, case.instances_exact) for case in pool.cases] or [
+            (found.served(one, place)[0], pool.instances_exact)
+        ]
         if any(instances is None for _, instances in exact):
             return ()
         total = math.fsum(instances or 0.0 for _, instances in exact)

@@ -156,7 +156,7 @@ def _alone(asked: Sequence[WayCost]) -> Iterator[SameAs]:
 def _notes(
     traffic: Traffic, serving: Serving, owned: WayCost, prices: Prices, where: tuple[Where, ...]
 ) -> Iterator[CostNote]:
-    """What a reader must know about the ways that are shown."""
+    """The remarks that a reader needs about the ways that are shown."""
     yield TokenPriceRatio(ratio=prices.output_to_input_price_ratio)
     if not traffic.profile and {"cloud", "hybrid", "hybrid-api"} & set(where):
         yield NoProfile()
@@ -354,7 +354,7 @@ def _with_shares(regions: Regions | None, cost: Cost | None) -> Regions | None:
 def cost_of(
     plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS
 ) -> Cost | None:
-    """What the choice costs: a job once, other traffic for a year; None where nothing was
+    """The cost of the choice: of a job once, of other traffic for a year; None where nothing was
     chosen.
     """
     if plan.choice is None:
@@ -464,7 +464,7 @@ OWNED_OR_RENTED: tuple[Where, ...] = ("on-prem", "cloud", "hybrid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlay:
-    """What a candidate costs and draws; None where a price or a power is not known."""
+    """The cost and the power of a candidate; None where a price or a power is not known."""
 
     purchase_usd: float | None  # price of its systems
     cheapest_usd_per_year: float | None  # of all requested ways of serving
@@ -591,7 +591,7 @@ def job_cost(
     model: str | None = None,
     today: date | None = None,
 ) -> JobCost:
-    """What a job costs.
+    """The cost of a job.
 
     Args:
         serving: the instance; its rate is what it completes when always busy.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
@@ -19,7 +20,7 @@ from tonnage.deploy.plan_text import (
 )
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.workload import USE
-from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
+from tonnage.deploy.yaml_comments import Alias, Noted, noted, plain, yaml_text
 from tonnage.gateway.haproxy import BALANCE, configuration
 from tonnage.gateway.settings import Limits
 
@@ -66,13 +67,13 @@ def files(service: Service) -> dict[str, str]:
 
 
 def prometheus(service: Service) -> dict[str, Any]:
-    """What is scraped, and which rules are watched."""
+    """Write Prometheus' configuration: the targets to scrape, and the files of rules."""
     label = {"deployment": service.name}
     engines = [f"instance-{number}:{PORT}" for number in range(1, service.pool.instances + 1)]
     exporters = [f"gpu-exporter:{EXPORTER_PORTS[service.gpu.vendor]}"]
     if service.several:
         engines = [address(service, place) for place in range(service.pool.instances)]
-        exporters = [f"{name}:{EXPORTER_PORT}" for name in _placed(service)]
+        exporters = [f"{name}:{_exporter_port(service)}" for name in _placed(service)]
     path = {"metrics_path": service.signals.path} if service.signals.path != "/metrics" else {}
     front: Any = {
         "job_name": "gateway",
@@ -86,7 +87,7 @@ def prometheus(service: Service) -> dict[str, Any]:
         front = noted(
             {
                 "job_name": "gateway",
-                "static_configs": [{"targets": [f"host.docker.internal:{GATEWAY_PORT}"]}],
+                "static_configs": [{"targets": [f"host.docker.internal:{front_port(service)}"]}],
             },
             where,
         )
@@ -142,16 +143,14 @@ def services(service: Service) -> dict[str, dict[str, Any]]:
     ``ROUTER``.
     """
     several, placed = service.several, _placed(service)
-    watching = ({"gateway": GATEWAY} if balanced(service) else {}) | WATCHING
-    exporter = (
-        {}
-        if service.simulated
-        else {"gpu-exporter": _exporter(service.gpu.vendor, several=several)}
+    watching = _moved(
+        ({"gateway": GATEWAY} if balanced(service) else {}) | WATCHING, service.beside
     )
     documents = {}
     for machine, places in placed.items():
         instances = {f"instance-{place + 1}": _instance(service, place) for place in places}
         note = f"What all {len(places)} instances share." if len(places) > 1 else "The engine."
+        exporter = {} if service.simulated else {"gpu-exporter": _exporter(service, places)}
         documents[f"{machine}.yaml" if several else "compose.yaml"] = {
             "x-engine": Noted(value=engine(service), anchor="engine", note=note),
             "services": instances | ({} if several else watching) | exporter,
@@ -160,6 +159,23 @@ def services(service: Service) -> dict[str, dict[str, Any]]:
     return documents | (
         {ROUTER: {"services": watching, "volumes": {"prometheus": {}}}} if several else {}
     )
+
+
+def _moved(services: Mapping[str, Any], by: int) -> dict[str, Any]:
+    """Services whose published ports are so many further on, as several use cases on one machine
+    need.
+    """
+
+    def moved(port: str) -> str:
+        host, outside, inside = port.split(":")
+        return f"{host}:{int(outside) + by}:{inside}"
+
+    if not by:
+        return dict(services)
+    return {
+        name: {**service, "ports": [moved(port) for port in plain(service["ports"])]}
+        for name, service in services.items()
+    }
 
 
 def _placed(service: Service) -> dict[str, list[int]]:
@@ -171,7 +187,7 @@ def _placed(service: Service) -> dict[str, list[int]]:
 
 
 def engine(service: Service) -> dict[str, Any]:
-    """What the instances share."""
+    """The part of a service that all instances share."""
     command, *arguments = service.argv
     name = service.file_name
     command_words = [f"/etc/engine/{name}" if word == name else word for word in arguments]
@@ -208,9 +224,8 @@ def engine(service: Service) -> dict[str, Any]:
 
 
 def _instance(service: Service, place: int) -> dict[str, Any]:
-    """One instance: the next GPUs of the machine, and a port on it."""
-    first = place % service.per_machine
-    ids = [str(first * service.gpus + number) for number in range(service.gpus)]
+    """Write one instance: the next GPUs of the machine, and a port on it."""
+    ids = _gpu_ids(service, [place])
     resources: dict[str, Any] = {"limits": {"memory": f"{service.memory_gib}g"}}
     devices: dict[str, Any] = {}
     if service.gpu.vendor == "AMD" and not service.simulated:
@@ -225,7 +240,7 @@ def _instance(service: Service, place: int) -> dict[str, Any]:
         }
     return {
         "<<": Alias(name="engine"),
-        "ports": [_published(FIRST_PORT + first, PORT, several=service.several)],
+        "ports": [_published(FIRST_PORT + service.slot(place), PORT, several=service.several)],
         **devices,
         "deploy": {"resources": resources},
     }
@@ -280,21 +295,29 @@ WATCHING: dict[str, Any] = {
 """Prometheus and Grafana."""
 
 
-def _exporter(vendor: str, *, several: bool) -> dict[str, Any]:
-    """The vendor's GPU exporter, which the Prometheus of another machine reads where there are
-    several.
+def _gpu_ids(service: Service, places: Sequence[int]) -> list[str]:
+    """The GPUs of some instances of one machine."""
+    firsts = [service.first_gpu(place) for place in places]
+    return [str(first + number) for first in firsts for number in range(service.gpus)]
+
+
+def _exporter(service: Service, places: Sequence[int]) -> dict[str, Any]:
+    """The vendor's GPU exporter of a machine, which the Prometheus of another machine reads where
+    there are several; of a shared machine it reads the GPUs of these instances alone.
     """
-    all_gpus = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+    vendor = service.gpu.vendor
+    which = {"device_ids": _gpu_ids(service, places)} if service.seats else {"count": "all"}
+    gpus = {"driver": "nvidia", **which, "capabilities": ["gpu"]}
     exporter: dict[str, Any] = {
         "image": IMAGES["gpu-exporter"],
         "cap_add": ["SYS_ADMIN"],
-        "deploy": {"resources": {"reservations": {"devices": [all_gpus]}}},
+        "deploy": {"resources": {"reservations": {"devices": [gpus]}}},
     }
     if vendor == "AMD":
         exporter = {"image": IMAGES["amd-exporter"], **AMD_DEVICES}
     ports = (
-        {"ports": [_published(EXPORTER_PORT, EXPORTER_PORTS[vendor], several=True)]}
-        if several
+        {"ports": [_published(_exporter_port(service), EXPORTER_PORTS[vendor], several=True)]}
+        if service.several
         else {}
     )
     return {**exporter, **ports, "restart": "unless-stopped"}
@@ -309,6 +332,16 @@ FIRST_PORT = 8001  # Of the first instance on its machine; the others follow
 GATEWAY_PORT = 8080
 
 MACHINES = "Placeholder names: replace them by the addresses of the machines."
+
+
+def front_port(service: Service) -> int:
+    """The port for clients on the router's machine."""
+    return GATEWAY_PORT + service.beside
+
+
+def _exporter_port(service: Service) -> int:
+    """The port of a GPU exporter on its machine, where there are several."""
+    return EXPORTER_PORT + service.beside
 
 
 def balanced(service: Service) -> bool:
@@ -341,7 +374,7 @@ def haproxy(service: Service) -> str:
 
 
 def gateway(service: Service) -> dict[str, Any]:
-    """What ``tonnage gateway --config`` reads."""
+    """Write the file that ``tonnage gateway --config`` reads."""
     concurrency = service.choice.concurrency_per_instance
     value, bound = most_in_flight(concurrency, service.pool.instances), dict[str, Any]()
     if concurrency is not None:
@@ -357,14 +390,14 @@ def gateway(service: Service) -> dict[str, Any]:
         "backends": backends,
         "policy": noted(service.router, "The router that the plan's number of systems rests on."),
         "host": noted("127.0.0.1", FRONT),
-        "port": GATEWAY_PORT,
+        "port": front_port(service),
         **bound,
     }
 
 
 def address(service: Service, place: int) -> str:
     """Host and port of an instance, counted from 0."""
-    return f"{service.machine_of(place)}:{FIRST_PORT + place % service.per_machine}"
+    return f"{service.machine_of(place)}:{FIRST_PORT + service.slot(place)}"
 
 
 def most_in_flight(per_instance: float | None, instances: int) -> int | None:
@@ -410,7 +443,9 @@ the client as they come."""
 def nginx(service: Service) -> str:
     """``nginx.conf``: who may ask, how often, and over TLS."""
     rate = _requests_per_second(service)
-    return NGINX.format(rate=rate, burst=2 * rate, port=GATEWAY_PORT, tls=TLS_PORT)
+    return NGINX.format(
+        rate=rate, burst=2 * rate, port=front_port(service), tls=TLS_PORT + service.beside
+    )
 
 
 def envoy(service: Service) -> dict[str, Any]:
@@ -463,13 +498,17 @@ def envoy(service: Service) -> dict[str, Any]:
         ),
         "filters": [_typed(f"envoy.{managed}", f"{managed}.v3.HttpConnectionManager", manager)],
     }
-    endpoint = {"endpoint": {"address": _socket("127.0.0.1", GATEWAY_PORT)}}
+    endpoint = {"endpoint": {"address": _socket("127.0.0.1", front_port(service))}}
     cluster = {
         "name": "gateway",
         "connect_timeout": "2s",
         "load_assignment": {"cluster_name": "gateway", "endpoints": [{"lb_endpoints": [endpoint]}]},
     }
-    listener = {"name": "tls", "address": _socket("0.0.0.0", TLS_PORT), "filter_chains": [chain]}
+    listener = {
+        "name": "tls",
+        "address": _socket("0.0.0.0", TLS_PORT + service.beside),
+        "filter_chains": [chain],
+    }
     return {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
 
 
@@ -502,18 +541,19 @@ def readme(service: Service) -> str:
         [("`compose.yaml`", f"{service.per_machine} {per_instance}, {front}, Grafana{exporter}")],
     )
     if several:
-        router = f"docker compose --file {ROUTER} --project-name router up --detach --wait"
+        project = f"{service.case}-router" if service.seats else "router"
+        router = f"docker compose --file {ROUTER} --project-name {project} up --detach --wait"
         start = (
-            f"docker compose --file machine-1.yaml {up}    # on each machine, with its"
-            f" file\n{router}"
+            f"docker compose --file {next(iter(_placed(service)))}.yaml {up}    # on each machine,"
+            f" with its file\n{router}"
         )
         rows = [
             (f"`{name}.yaml`", f"{len(places)} {per_instance}{exporter}")
             for name, places in _placed(service).items()
         ]
         rows.append((f"`{ROUTER}`", f"{front} and Grafana, on the router's machine"))
-    further = """\
-Grafana is on port 3000 with the plan's capacity and limits as dashed lines, Prometheus on 9090; both for the machine itself alone."""  # noqa: E501
+    further = f"""\
+Grafana is on port {3000 + service.beside} with the plan's capacity and limits as dashed lines, Prometheus on {9090 + service.beside}; both for the machine itself alone."""  # noqa: E501
     if not balanced(service):
         further += """
 In Prometheus the target `gateway` is down, and the alert on failed requests without data, until `host` in `gateway.yaml` is an address
@@ -526,7 +566,7 @@ that containers see, such as 172.17.0.1, that of Docker's bridge."""  # noqa: E5
         start,
         *(() if balanced(service) else ("tonnage gateway --config gateway.yaml &",)),
         bench_command(
-            service, f"http://127.0.0.1:{GATEWAY_PORT}", instances=service.pool.instances
+            service, f"http://127.0.0.1:{front_port(service)}", instances=service.pool.instances
         ),
         compare_command(instances=None),
     )

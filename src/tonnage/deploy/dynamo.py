@@ -107,7 +107,7 @@ def graph(service: Service) -> dict[str, Any]:
 
 
 def front_end(service: Service) -> dict[str, Any]:
-    """What takes requests and routes them by the KV caches of the workers."""
+    """Write the front end, which routes requests by the KV caches of the workers."""
     note = f"By the KV caches of the workers; the plan counts on {service.router}."
     main = {
         "name": "main",

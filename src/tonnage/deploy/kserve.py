@@ -86,7 +86,7 @@ def inference_service(service: Service) -> dict[str, Any]:
 
 
 def template(service: Service) -> dict[str, Any]:
-    """What is laid over KServe's own pod of vLLM, by the names of container and volume."""
+    """Write the patch of KServe's pod of vLLM, by the names of container and volume."""
     flags = " ".join(shlex.quote(word) for word in without(service.pool.launch[3:], *OWN))
     memory = {"medium": "Memory", "sizeLimit": f"{service.shared_memory_gib}Gi"}
     start = {

@@ -35,7 +35,7 @@ from tonnage.deploy.yaml_comments import noted, yaml_text
 
 
 def network_service(service: Service) -> dict[str, Any]:
-    """One address for all instances; it spreads connections at random."""
+    """Write the Service, one address for all instances, which spreads connections at random."""
     note = (
         f"A Service spreads connections at random, and the plan counts on {service.router}: put"
         " such a router before the pods "
@@ -48,7 +48,7 @@ def network_service(service: Service) -> dict[str, Any]:
 
 
 def model_cache(service: Service) -> dict[str, Any]:
-    """Where the checkpoint is, once for all instances."""
+    """Write the volume of the checkpoint, one for all instances."""
     note = (
         "Several nodes read it: a storage class with ReadWriteMany. With one that has none, let"
         " each node fetch its own copy."

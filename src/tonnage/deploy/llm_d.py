@@ -31,7 +31,7 @@ def pool(service: Service) -> dict[str, Any]:
 
 
 def route(service: Service) -> dict[str, Any]:
-    """From the gateway to the pool."""
+    """Write the route from the gateway to the pool."""
     behind = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": service.name}
     rule = {
         "matches": [{"path": {"type": "PathPrefix", "value": f"{_prefix(service)}/v1"}}],
@@ -47,7 +47,7 @@ def route(service: Service) -> dict[str, Any]:
 
 
 def _prefix(service: Service) -> str:
-    """What begins the paths of one of several use cases behind the gateway."""
+    """The prefix of the paths of one of several use cases behind the gateway."""
     return f"/{dns_label(service.case)}" if service.case else ""
 
 
@@ -121,7 +121,7 @@ def picker(service: Service) -> dict[str, Any]:
 
 
 def permissions(service: Service) -> tuple[dict[str, Any], ...]:
-    """What it may read: its pool and the pods in it."""
+    """Write the permission to read the pool and its pods."""
     name, reads = f"{service.name}-picker", ["get", "list", "watch"]
     groups = ["inference.networking.k8s.io", "inference.networking.x-k8s.io", "llm-d.ai"]
     kinds = ["inferencepools", "inferenceobjectives", "inferencemodelrewrites"]

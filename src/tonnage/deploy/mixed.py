@@ -17,7 +17,6 @@ from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.errors import InputError, option
 from tonnage.gateway.haproxy import BALANCE, configuration
 from tonnage.gateway.settings import Limits
-from tonnage.plan.demand import Demand
 from tonnage.plan.mixed import Mixed
 from tonnage.plan.plan import Plan
 from tonnage.spec.targets import target_runs
@@ -51,7 +50,7 @@ def deployed_mixed(plan: Plan, mixed: Mixed, target: str, **given: Any) -> dict[
     services = {}
     for group in mixed.groups:
         around_it = around(plan, group.candidate)
-        demand = _part_of(plan.demand, group.share)
+        demand = plan.demand.part(group.share)
         alone = replace(around_it, candidates=(group.candidate,), demand=demand)
         services[dns_label(group.system)] = deployed(alone, target, **given)
     names = {service.served for service in services.values() if service.family == "tensorrt-llm"}
@@ -63,18 +62,6 @@ def deployed_mixed(plan: Plan, mixed: Mixed, target: str, **given: Any) -> dict[
         )
     alias = next(iter(names), "")
     return {name: replace(service, case=name, alias=alias) for name, service in services.items()}
-
-
-def _part_of(demand: Demand, share: float) -> Demand:
-    """A share of the requests."""
-    mean, profile = demand.mean_requests_per_second, demand.profile
-    return replace(
-        demand,
-        peak_requests_per_second=demand.peak_requests_per_second * share,
-        sizing_requests_per_second=demand.sizing_requests_per_second * share,
-        mean_requests_per_second=None if mean is None else mean * share,
-        profile=None if profile is None else tuple(rate * share for rate in profile),
-    )
 
 
 def front(plan: Plan, mixed: Mixed, services: Mapping[str, Service], target: str) -> dict[str, str]:

@@ -367,7 +367,7 @@ class Objective:
 
     @property
     def counted(self) -> str:
-        """What the histogram counts."""
+        """The quantity that the histogram counts."""
         return "gaps between tokens" if self.limit.metric == "itl" or self.stands_in else "requests"
 
     @property
@@ -624,7 +624,7 @@ def _panels(service: Service) -> Iterator[dict[str, Any]]:
 
 
 def _predicted(service: Service, one: Objective) -> dict[str, str]:
-    """What the plan predicts at the peak; nothing where it does not."""
+    """The panel of what the plan predicts at the peak; nothing where it predicts nothing."""
     peak = service.choice.at_peak
     if peak is None:
         return {}

@@ -17,7 +17,7 @@ WIDTH = 130
 
 
 def choice_line(service: Service) -> str:
-    """What is deployed, in a line."""
+    """Describe the deployment in a line."""
     return _line(service.choice)
 
 
@@ -96,7 +96,7 @@ def summary(service: Service) -> str:
 
 
 def priorities_text(service: Service) -> str:
-    """How clients tell the engines the priority of a request, and the use cases with theirs."""
+    """Explain how clients send the priority of a request, and list the use cases with theirs."""
     rows = "\n".join(
         f"| {case.name} | `{json.dumps({'priority': priority})}` |"
         f" {case.requests_per_second:.4g} | {'; '.join(str(use.limit) for use in case.limits)} |"
@@ -119,7 +119,7 @@ def gpu_words(service: Service) -> str:
 
 
 def carries_line(service: Service) -> str:
-    """What it carries, in a line."""
+    """State the load that the fleet carries, in a line."""
     choice = service.choice
     subject = (
         "One instance" if len(choice.pools) == 1 else "One instance of either pool, on average,"
@@ -172,7 +172,7 @@ def head(service: Service) -> str:
 
 
 def startup_line(service: Service) -> str:
-    """How long a start may take, and why."""
+    """State how long a start may take, and why."""
     return (
         f"{service.startup_seconds} s to start: {service.checkpoint_bytes / 1e9:,.0f} GB of weights"
         " fetched at 200 MB/s and read at 1 GB/s, and 180 s for the engine. These are allowances;"
@@ -181,7 +181,7 @@ def startup_line(service: Service) -> str:
 
 
 def argv_notes(service: Service) -> str:
-    """Where the engine's arguments come from."""
+    """Name the source of the engine's arguments."""
     if service.simulated:
         return (
             f"In place of {service.pool.engine} on {service.gpu.name}: its scheduler and step"
@@ -207,7 +207,7 @@ def argv_notes(service: Service) -> str:
 
 
 def image_note(service: Service) -> str:
-    """What is known of the image."""
+    """State what is known of the image."""
     if service.simulated:
         return "Built from Tonnage's Containerfile; no registry has it."
     interface = service.interface

@@ -122,7 +122,9 @@ def _labels(service: Service) -> dict[str, str]:
 
 
 def _probe(one: Mapping[str, Any]) -> dict[str, Any]:
-    """With the port by its number, and without what the chart's values do not have."""
+    """Convert a probe: the port by its number, and without fields that the chart's values do not
+    have.
+    """
     get = {**one["httpGet"], "port": PORT}
     return {
         "initialDelaySeconds": 0,

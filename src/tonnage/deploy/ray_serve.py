@@ -102,7 +102,7 @@ def files(service: Service) -> dict[str, str]:
 
 
 def application(service: Service) -> dict[str, Any]:
-    """What ``serve deploy`` reads."""
+    """Write the file that ``serve deploy`` reads."""
     loading = {"model_id": service.served, "model_source": service.checkpoint}
     accelerator = _accelerator(service.gpu.name)
     config = {
@@ -140,7 +140,7 @@ def _accelerator(gpu: str) -> dict[str, Any]:
 
 
 def deployment(service: Service) -> dict[str, Any]:
-    """How many replicas there are, and how many requests each of them holds."""
+    """Write the deployment: its number of replicas, and the requests that each of them holds."""
     drain = {"graceful_shutdown_timeout_s": service.drain_seconds}
     target, concurrency = service.target_in_flight, service.choice.concurrency_per_instance
     if target is None or concurrency is None:

@@ -141,6 +141,14 @@ KEPT = ("scenario", "asked", "demand", "rejected", "provenance", "pareto", "aim"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Where an instance is on machines that several use cases share."""
+
+    machine: int  # from 1 on
+    gpu: int  # its first GPU there, from 0 on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """A deployment of a plan, ready to be written for a target: its choice, or the next best that
     the target can run.
@@ -170,6 +178,10 @@ class Service:
     # use cases that share it, each with its priority, the lowest first; empty where it serves first
     # come, first served
     by_priority: tuple[tuple[CaseAtPeak, int], ...] = ()
+    # of each instance, where several use cases share the machines; empty where it has its own
+    seats: tuple[Seat, ...] = ()
+    # its place among these use cases, by which the ports that are not of its instances differ
+    beside: int = 0
 
     @property
     def router(self) -> str:
@@ -340,8 +352,20 @@ class Service:
         """Host of an instance, counted from 0: a placeholder name, or 127.0.0.1 if the plan has one
         machine.
         """
+        if self.seats:
+            return f"machine-{self.seats[place].machine}"
         kind = f"{self.case}-" if self.case else ""
         return f"{kind}machine-{place // self.per_machine + 1}" if self.several else "127.0.0.1"
+
+    def first_gpu(self, place: int) -> int:
+        """The first GPU of an instance on its machine, both counted from 0."""
+        if self.seats:
+            return self.seats[place].gpu
+        return place % self.per_machine * self.gpus
+
+    def slot(self, place: int) -> int:
+        """What tells an instance's port from those of the others on its machine."""
+        return self.seats[place].gpu if self.seats else place % self.per_machine
 
     @property
     def weight_bytes(self) -> int:

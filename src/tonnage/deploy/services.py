@@ -44,7 +44,7 @@ TARGETS = ("triton", "kserve")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedFiles:
-    """What the files are written from."""
+    """The sized service that the files are written from."""
 
     name: str  # of the deployment, for objects and containers
     service: Service  # one server with the chosen settings and its share of the traffic
@@ -106,7 +106,7 @@ def _chance(stage: Stage) -> bool:
 
 
 def model_config(model: ServedModel) -> Config:
-    """One model: its largest batch, its tensors, how requests are batched, and its copies."""
+    """Write a model's ``config.pbtxt``: its largest batch, tensors, batching, and copies."""
     kind = {"count": model.instances, "kind": Word("KIND_GPU"), "gpus": list(model.gpus)}
     tensors = {
         name: [_tensor(tensor) for tensor in declared]
@@ -246,7 +246,7 @@ def inference_service(found: SizedFiles) -> dict[str, Any]:
 
 
 def volume(found: SizedFiles) -> dict[str, Any]:
-    """Where the repository is, for every server."""
+    """Write the volume of the model repository, which every server mounts."""
     note = "Several nodes read it: a storage class with ReadWriteMany. Set the size of your models."
     return {
         "apiVersion": "v1",

@@ -24,13 +24,13 @@ from tonnage.deploy import (
     triton,
 )
 from tonnage.deploy.plan_text import choice_line
-from tonnage.deploy.service import Service, around, dns_label, obstacle, service_of
+from tonnage.deploy.service import Seat, Service, around, dns_label, obstacle, service_of
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.launch import priority_words
 from tonnage.plan.plan import Plan
-from tonnage.plan.use_cases import Background, CaseAtPeak, UseCasePool, UseCases
+from tonnage.plan.use_cases import Arrangement, Background, CaseAtPeak, UseCasePool, UseCases
 from tonnage.results.metrics import Latencies
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.precision import find_precision
@@ -184,10 +184,10 @@ def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, S
     use cases that share a pool or have none, or two whose names are alike.
     """
     alone = f"size each scenario alone with {option('output')}, and deploy each plan"
-    if target not in TOGETHER:
+    if target not in (*TOGETHER, "compose"):
         target_runs(target)
         raise InputError(
-            f"{option('target')}: {target} has no namespaces for several use cases; write"
+            f"{option('target')}: {target} does not keep several use cases apart; write compose or"
             f" {' or '.join(TOGETHER)}, or {alone}"
         )
     if cases.separate is None or cases.chosen != "separate":
@@ -212,7 +212,49 @@ def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, S
             f"{option('plan')}: the use cases {', '.join(cases.names)} get names that are alike;"
             " give them other titles"
         )
-    return services
+    return _seated(services, cases.separate) if target == "compose" else services
+
+
+def _seated(services: Mapping[str, Service], arrangement: Arrangement) -> dict[str, Service]:
+    """Each service with the machine and the GPUs of its instances, the widest first on each
+    machine. Raises InputError: a plan of before 2026-11-28, systems of several machines, or a
+    deployment that Compose does not run.
+    """
+    replaced = next((service for service in services.values() if service.instead_of), None)
+    if replaced is not None:
+        raise InputError(
+            f"{option('target')}: {replaced.why} (use case {replaced.case}); size again with"
+            f" {option('deploy_on')} compose"
+        )
+    racks = [
+        service.pool.system
+        for service in services.values()
+        if service.machine_gpus != service.pool.gpus_per_system
+    ]
+    if racks or not arrangement.placement:
+        why = f"{racks[0]} is several machines" if racks else "the plan places no instances"
+        raise InputError(
+            f"{option('target')}: compose places instances on machines, and {why}; write"
+            f" {option('target')} kubernetes, or size again"
+        )
+    widths = [service.gpus for service in services.values()]
+    seats: list[list[Seat]] = [[] for _ in services]
+    machine = 0
+    for part in arrangement.placement:
+        for _ in range(part.systems):
+            machine, gpu = machine + 1, 0
+            for place in sorted(range(len(widths)), key=lambda place: -widths[place]):
+                for _ in range(part.instances[place]):
+                    seats[place].append(Seat(machine=machine, gpu=gpu))
+                    gpu += widths[place]
+    return {
+        folder: replace(
+            service,
+            seats=tuple(seats[place][: service.pool.instances]),
+            beside=place,
+        )
+        for place, (folder, service) in enumerate(services.items())
+    }
 
 
 def deployed_by_priority(cases: UseCases, target: str, **given: Any) -> Service:
@@ -302,13 +344,17 @@ def _first(pair: tuple[int, Plan]) -> int:
 
 def _with_instances(plan: Plan, pool: UseCasePool) -> Plan:
     """The plan of a use case with as many instances as its pool has on the systems of all."""
-    choice = plan.choice
-    if choice is None or choice.instances == pool.instances:
+    choice = plan.choice if pool.alone is None else pool.alone
+    if choice is None or (choice == plan.choice and choice.instances == pool.instances):
         return plan
-    systems = math.ceil(pool.gpus / pool.gpus_per_system)
-    fewer = replace(
-        choice, pools=(replace(choice.pool, instances=pool.instances, systems=systems),)
+    there = replace(
+        choice.pool,
+        instances=pool.instances,
+        system=pool.system,
+        gpus_per_system=pool.gpus_per_system,
+        systems=math.ceil(pool.gpus / pool.gpus_per_system),
     )
+    fewer = replace(choice, pools=(there,))
     return around(
         replace(
             plan,
@@ -318,37 +364,83 @@ def _with_instances(plan: Plan, pool: UseCasePool) -> Plan:
     )
 
 
-def together(cases: UseCases, services: Mapping[str, Service], target: str) -> dict[str, str]:
-    """The files above the folders of several use cases."""
-    systems = " and ".join(
-        f"{pool_systems.systems} × {pool_systems.system}"
-        for pool_systems in (cases.separate.systems if cases.separate else ())
-    )
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": list(services),
-    }
-    rows = "\n".join(
-        f"| `{folder}` | {service.case} | {choice_line(service)} |"
-        for folder, service in services.items()
-    )
-    page = f"""# {len(services)} use cases on {target}
-
-The names of all objects begin with their use case, so that they share a namespace; each has its own instances, rules and dashboard.
-The plan's systems for all of them: {systems}. The table below has those of each alone.
+APPLY = """\
+The names of all objects begin with their use case, so that they share a namespace.
 
 ```sh
 kubectl apply --kustomize .
 ```
 
-The page in each folder says what the cluster needs, what else starts it, and how to test it, one after another.
+The page in each folder says what the cluster needs, what else starts it, and how to test it, one after another."""  # noqa: E501
+
+ROOM = """\
+The scheduler of Kubernetes spreads pods over nodes, so narrow instances can take GPUs of every node and leave no room for a wide one.
+Start the wide ones first, in the order of the table, or give the scheduler the scoring strategy `MostAllocated` for the GPUs."""  # noqa: E501
+
+MACHINES = """\
+Replace `machine-1` and so on by the addresses of the machines, and start each folder as its page says. Machines are shared: their files
+in different folders name different GPUs and ports. Each use case has a router, Prometheus, Grafana and exporters on separate ports; the
+page in its folder names them."""  # noqa: E501
+
+
+def together(cases: UseCases, services: Mapping[str, Service], target: str) -> dict[str, str]:
+    """The files above the folders of several use cases: the page, and what applies them to a
+    cluster, the widest instances first.
+    """
+    separate = cases.separate
+    ordered = sorted(services, key=lambda folder: -services[folder].gpus)
+    systems = " and ".join(
+        f"{pool_systems.systems} × {pool_systems.system}"
+        for pool_systems in (separate.systems if separate else ())
+    )
+    rows = "\n".join(
+        f"| `{folder}` | {services[folder].case} | {choice_line(services[folder])} |"
+        for folder in ordered
+    )
+    starting = MACHINES if target == "compose" else APPLY
+    if target != "compose" and len({service.gpus for service in services.values()}) > 1:
+        starting = f"{starting}\n\n{ROOM}"
+    page = f"""# {len(services)} use cases on {target}
+
+Each use case has its own instances, rules and dashboard. The plan's systems for all of them: {systems}. The table below has those of
+each alone.
+
+{starting}
 
 | folder | use case | deployment |
 |---|---|---|
 {rows}
-"""  # noqa: E501
+{_placement_table(cases, target) if separate else ""}"""  # noqa: E501
+    if target == "compose":
+        return {"README.md": page}
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ordered,
+    }
     return {"kustomization.yaml": yaml_text(kustomization), "README.md": page}
+
+
+def _placement_table(cases: UseCases, target: str) -> str:
+    """Which system holds which instances, in Markdown; on a cluster they are numbers alone."""
+    number = "machine-" if target == "compose" else ""
+    arrangement, lines, before = cases.separate, list[str](), 0
+    for part in arrangement.placement if arrangement else ():
+        machines = f"{number}{before + 1}"
+        before += part.systems
+        machines += f" to {number}{before}" if part.systems > 1 else ""
+        held = ", ".join(
+            f"{count} × {cases.names[place]}" for place, count in enumerate(part.instances) if count
+        )
+        each = f", each on {part.spans} of them" if part.spans > 1 else ""
+        lines.append(
+            f"| {machines} | {part.system} | {held or 'nothing, on standby'}{each} |"
+            f" {part.free_gpus} |"
+        )
+    if not lines:
+        return ""
+    head = "\n| machines | system | instances on each | free GPUs |\n|---|---|---|---|\n"
+    return head + "\n".join(lines) + "\n"
 
 
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:

@@ -413,7 +413,7 @@ def readme(service: Service) -> str:
 
 
 def _parts(service: Service) -> tuple[str, Rows]:
-    """What the repository's models do, and their folders."""
+    """Describe the repository's models and their folders."""
     name = service.name
     if service.family == "vllm":
         return "vLLM's backend batches by itself and streams; Triton hands every request on.", [
@@ -516,7 +516,7 @@ def files(service: Service) -> dict[str, str]:
 
 
 def vllm_files(service: Service) -> dict[str, str]:
-    """One model, which is vLLM."""
+    """Write the repository of vLLM's backend, which has one model."""
     arguments = {
         "model": service.checkpoint,
         "served_model_name": service.served,
@@ -550,7 +550,7 @@ def ensemble_files(service: Service) -> dict[str, str]:
 
 
 def prometheus(service: Service) -> dict[str, Any]:
-    """What is scraped, and which rules are watched."""
+    """Write Prometheus' configuration: the targets to scrape, and the files of rules."""
     label = {"deployment": service.name}
     places = range(service.pool.instances)
     targets = [

@@ -43,7 +43,7 @@ STARTED = [[module] for module in ("sglang.launch_server", *MODULES.values())]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One thing that was read."""
+    """One object of the files that were read."""
 
     file: str  # and name: its place, and what it is
     name: str
@@ -142,8 +142,11 @@ def _together(
                     f" {first_case} too"
                 )
     above = {file: text for file, text in files.items() if "/" not in file}
+    if ROUTER not in above:
+        faults += _on_machines({name: _parsed(texts)[0] for name, (texts, _) in cases.items()})
     listed = at(_first(_parsed(above)[0], "kustomization.yaml"), "resources") or ()
-    if "kustomization.yaml" in above or ROUTER not in above:
+    composed = any(_compose(_parsed(texts)[0]) for texts, _ in cases.values())
+    if "kustomization.yaml" in above or not (composed or ROUTER in above):
         faults += [
             f"kustomization.yaml: {name} is not applied" for name in cases if name not in listed
         ]
@@ -340,7 +343,7 @@ def _objects(file: str, documents: Sequence[Any]) -> Iterator[Written]:
 
 
 def _alone(file: str) -> str:
-    """What a file without a schema is read as."""
+    """Read a file that has no schema."""
     return (
         "its servers alone; haproxy -c reads all of it"
         if file.endswith(".cfg")
@@ -583,6 +586,29 @@ def _composed(
                 )
 
 
+def _on_machines(folders: Mapping[str, Mapping[str, Sequence[Any]]]) -> Iterator[str]:
+    """The GPUs and ports that two use cases have both, of one machine or of the routers'."""
+    owners: dict[tuple[str, str, str], str] = {}
+    for folder, values in folders.items():
+        for file, services in _compose(values).items():
+            for name, compose_service in services.items():
+                claims = [("GPU", gpu) for gpu in _device_ids(name, compose_service)]
+                ports = compose_service.get("ports") or ()
+                claims += [("port", str(port).rsplit(":", 2)[-2]) for port in ports]
+                for what, number in claims:
+                    owner = owners.setdefault((file, what, number), folder)
+                    if owner != folder:
+                        yield f"{folder}/{file}: {what} {number} is one of {owner}/{file} too"
+
+
+def _device_ids(name: str, compose_service: Mapping[str, Any]) -> list[str]:
+    """The GPUs of an instance in Compose; none of what only reads them."""
+    if not name.startswith("instance-"):
+        return []
+    devices = at(compose_service, "deploy", "resources", "reservations", "devices") or ()
+    return [str(gpu) for device in devices for gpu in device.get("device_ids") or ()]
+
+
 def _of_machine(
     file: str, services: Mapping[str, Any], values: Mapping[str, Sequence[Any]], service: Service
 ) -> Iterator[str]:
@@ -600,10 +626,7 @@ def _of_machine(
                 not source.startswith(("./", "/")) and source not in volumes
             ):
                 yield f"{file}: {name} mounts {source}, which is not there"
-        devices = at(compose_service, "deploy", "resources", "reservations", "devices") or ()
-        for gpu in (
-            str(device_id) for device in devices for device_id in device.get("device_ids") or ()
-        ):
+        for gpu in _device_ids(name, compose_service):
             if gpu in owners:
                 yield f"{file}: {name} and {owners[gpu]} have GPU {gpu} both"
             if int(gpu) >= service.machine_gpus:

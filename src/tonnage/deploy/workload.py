@@ -206,7 +206,7 @@ def instances(service: Service, further: Mapping[str, str] | None = None) -> dic
 
 
 def pod(service: Service, rank: str = "0") -> dict[str, Any]:
-    """One instance, or the pod of this rank where it spans several machines."""
+    """Write the pod of an instance, or of one of its ranks where it spans several machines."""
     memory = noted(
         {"medium": "Memory", "sizeLimit": f"{service.shared_memory_gib}Gi"},
         "Shared memory of NCCL and the engine's processes.",
@@ -229,7 +229,7 @@ def pod(service: Service, rank: str = "0") -> dict[str, Any]:
 
 
 def model_volume(service: Service) -> dict[str, Any]:
-    """Where the checkpoint is; an empty folder for a simulated engine."""
+    """The volume of the checkpoint; an empty folder for a simulated engine."""
     if service.simulated:
         return {"name": "model-cache", "emptyDir": {}}
     return {
@@ -452,7 +452,7 @@ def bundle(
 
 
 def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
-    """What kubectl applies together."""
+    """Write the list of files that kubectl applies together."""
     document = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
@@ -472,7 +472,7 @@ def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
 
 
 def disruptions(service: Service, matched: Mapping[str, str]) -> dict[str, Any]:
-    """How many instances an orderly disruption may take at once, of pods with these labels."""
+    """Write how many instances with these labels an orderly disruption may take at once."""
     spec: dict[str, Any] = {
         "maxUnavailable": noted(
             1,

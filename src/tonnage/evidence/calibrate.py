@@ -373,7 +373,6 @@ def _fits(row: Row) -> bool:
     """Whether the KV cache holds a request of the row's lengths; a static batch was measured as it
     is.
     """
-    from tonnage.evidence.predict import read_point
     from tonnage.perf.memory import memory_plan
 
     point = read_point(row)

@@ -31,10 +31,10 @@ from tonnage.evidence.sample import WEIGHT, Sample
 from tonnage.perf.pipeline import start_seconds
 from tonnage.perf.residuals import FEWEST_OWN
 from tonnage.perf.terms_file import shipped
-from tonnage.plan.candidate import BESIDE, MOST_TIMES, percent_key
+from tonnage.plan.candidate import BESIDE, MOST_TIMES, Candidate, percent_key
 from tonnage.plan.sensitivity import Measurement, Sweep
 from tonnage.sizing.loads.confidence import Slowdown, StepErrors, factors_at, metric_of
-from tonnage.sizing.loads.instance import QUICK
+from tonnage.sizing.loads.instance import QUICK, Instance
 from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.search.deployment_capacity import Contender
 from tonnage.sizing.search.search_space import narrowed, prepare
@@ -43,9 +43,7 @@ from tonnage.spec.catalog import find_engine, find_gpu
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
 

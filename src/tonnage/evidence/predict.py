@@ -417,6 +417,7 @@ def simulated(point: Point, load: Load | None = None) -> Requests:
     """The requests of a row with clients or a rate, as the simulator serves them; arguments and
     errors as of ``predict``.
     """
+    from tonnage.simulator.simulate import run
     from tonnage.simulator.spec import spec_of
 
     instance, d = point.instance, point.deployment
@@ -430,7 +431,7 @@ def simulated(point: Point, load: Load | None = None) -> Requests:
     trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
     model = step.in_process if workload.queued and not point.served else step
-    return spec_of(d, replace(instance, step=model)).run(trace, window_ps=window)
+    return run(spec_of(d, replace(instance, step=model)), trace, window_ps=window)
 
 
 # The rows of a measured file as points that can be predicted, each with its own way to be

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +14,13 @@ from tonnage.notebook import InNotebooks
 from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import SHARE
-from tonnage.results.metrics import attained, summarize
-from tonnage.results.requests import COMPLETED, REJECTED
+from tonnage.results.metrics import Summary, attained, summarize
+from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.spec.workload import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from tonnage.results.metrics import Summary
-    from tonnage.results.requests import Requests
     from tonnage.simulator.engine import Engine
     from tonnage.spec.deployment import Deployment, Slo
 
@@ -63,6 +59,8 @@ def replay(
             instances of a deployment that is not simulated behind a router.
         DoesNotFit: the memory does not hold the model.
     """
+    from tonnage.simulator.engine import engine_of
+    from tonnage.simulator.simulate import run
     from tonnage.simulator.spec import spec_of
 
     trace, due_ns = _trace(requests)
@@ -70,8 +68,8 @@ def replay(
         deployment, gpus_per_system=gpus_per_system, prompt_tokens=round(float(trace.isl.mean()))
     )
     spec = spec_of(deployment, instance)
-    engines = [spec.engine() for _ in range(instances)] if instances > 1 else []
-    record = _behind_router(trace, engines, deployment, router) if engines else spec.run(trace)
+    engines = [engine_of(spec) for _ in range(instances)] if instances > 1 else []
+    record = _behind_router(trace, engines, deployment, router) if engines else run(spec, trace)
     return replace(record, due_ns=due_ns, window_ns=requests.window_ns)
 
 

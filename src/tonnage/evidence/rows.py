@@ -26,11 +26,13 @@ from tonnage.perf.vectorised_step import (
     prefill_seconds,
     step_seconds,
 )
-from tonnage.results.requests import COMPLETED
+from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import read_run
 from tonnage.simulator import request as record
+from tonnage.simulator import simulate
 from tonnage.simulator.first_token import ttft_parts
-from tonnage.simulator.spec import EngineSpec, engine_spec
+from tonnage.simulator.kernel import run_instance
+from tonnage.simulator.spec import EngineSpec, engine_spec, rank_traces
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.workload import Trace, Workload
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.results.metrics import TtftParts
-    from tonnage.results.requests import Requests
     from tonnage.simulator.request import StepRecord
 
     Floats = NDArray[np.float64]
@@ -294,7 +295,9 @@ class LoadedRows:
 
         def one(i: int) -> Bins:
             spec, trace, window = self._asked(i, terms, c, front)
-            run, log = spec.recorded(trace, most_steps=MOST_STEPS, window_ps=window)
+            run, log = run_instance(
+                spec, rank_traces(trace, spec.ranks), most_steps=MOST_STEPS, window_ps=window
+            )
             return gather(run, log, reported_metrics(run), self.points[i].ranks)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -333,7 +336,8 @@ class LoadedRows:
             for i in range(len(self.points))
         ]
         return [
-            ttft_parts(spec.run(trace, window_ps=window), spec)[0] for spec, trace, window in runs
+            ttft_parts(simulate.run(spec, trace, window_ps=window), spec)[0]
+            for spec, trace, window in runs
         ]
 
     def _sums(self, c: Floats) -> Floats:

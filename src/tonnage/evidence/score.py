@@ -279,7 +279,7 @@ class ScoreReport(Displayed):
     attained: tuple[AttainedErrors, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return {
             "rows": self.rows,
             "predicted": self.predicted,

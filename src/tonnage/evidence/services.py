@@ -48,7 +48,7 @@ class ServiceCalibration:
     remarks: tuple[str, ...] = ()  # sentences on runs that were left out
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return asdict(self)
 
 

@@ -116,9 +116,8 @@ class Prefixes:
         """
         start = max(body.find(b'"messages"'), body.find(b'"prompt"'), 0)
         hashes, chained = [], 0
-        for place in range(
-            start, min(len(body) - BLOCK, start + MOST_PER_REQUEST * BLOCK) + 1, BLOCK
-        ):
+        whole = min((len(body) - start) // BLOCK, MOST_PER_REQUEST)
+        for place in range(start, start + whole * BLOCK, BLOCK):
             chained = hash((chained, body[place : place + BLOCK]))
             hashes.append(chained)
         return hashes

@@ -64,7 +64,8 @@ def question_of(query: str) -> Flat:
     if len(query) > LONGEST_QUERY:
         raise InputError(f"the link has {len(query):,} characters; {LONGEST_QUERY:,} are allowed")
     texts_by_name: dict[str, list[str]] = {}
-    for name, value in parse_qsl(query):
+    for written, value in parse_qsl(query):
+        name = "classes" if written == "class" else written
         text = value.strip()
         if len(text) > LONGEST_VALUE:
             raise InputError(
@@ -96,6 +97,8 @@ def question_of(query: str) -> Flat:
 def _of_leaf(leaf: Leaf, texts: list[str]) -> Any:
     if leaf.path[0] == "limits":
         return list(dict.fromkeys(texts))
+    if leaf.name == "classes":
+        return [line.strip() for text in texts for line in text.splitlines() if line.strip()]
     text = ",".join(texts)
     if takes(leaf.kind, bool) and text in ("true", "false"):
         return text == "true"
@@ -124,7 +127,7 @@ def tokens_of(asked: Mapping[str, Any]) -> list[str]:
     """Its words after the name of the program."""
     words = ["size"]
     for name, value in asked.items():
-        flag = name.replace("_", "-")
+        flag = "class" if name == "classes" else name.replace("_", "-")
         for part in value if isinstance(value, list) else [value]:
             words += (
                 [f"--{'' if part else 'no-'}{flag}"]
@@ -172,6 +175,7 @@ LABELS = {
     "growth": "Growth of the load",
     "spare": "Spare systems",
     "confidence": "Confidence, %",
+    "classes": "Classes of traffic, one a line",
 }
 LIMITED = {
     "ttft": "First token (TTFT)",
@@ -209,6 +213,7 @@ BRANCHES = {
     "choice": "What is chosen",
     "standby": "Standby for failures",
     "scaling": "Scaling over the day",
+    "buying": "Buying and renting over years",
     "": "Everything else",
 }
 WAYS = (
@@ -220,6 +225,7 @@ WAYS = (
 )
 SHOWN = {
     *("model", "isl", "osl", "gpu", "where", "have", "growth", "spare", "confidence", *METRICS),
+    "classes",
     *(leaf for form_leaves in FORMS.values() for leaf in form_leaves),
 }
 # GPUs that have a box; others are typed
@@ -375,7 +381,22 @@ def _demand(asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
         control = _files("trace", asked, files) if leaf == "trace" else _number(leaf, asked)
         fields.append(f'<div class="of" data-of="{belongs}">{control}</div>')
     segments = f'<div class="segments" role="radiogroup" aria-label="In which form">{radios}</div>'
-    return _group("3", "How much traffic?", f"{segments}{''.join(fields)}")
+    return _group("3", "How much traffic?", f"{segments}{''.join(fields)}{_classes(asked)}")
+
+
+def _classes(asked: Mapping[str, Any]) -> str:
+    """A line for each class; closed as long as there is none."""
+    written = asked.get("classes", [])
+    lines = [written] if isinstance(written, str) else list(written)
+    return (
+        f"<details{' open' if lines else ''}><summary>Classes of traffic</summary><div"
+        f' class="field whole"><label for="f-classes">{escape(LABELS["classes"])}</label><textarea'
+        f' id="f-classes" name="classes" rows="{1 + 2 * max(1, len(lines))}" spellcheck="false"'
+        f' placeholder="chat:peak_rps=20,isl=1000,osl=200,ttft=p95&lt;=500ms"'
+        f' aria-describedby="h-classes">{escape(chr(10).join(lines))}</textarea><p class="hint"'
+        ' id="h-classes">Each with its load, lengths and limits, the highest priority first; what a'
+        " class leaves out is as above and below</p></div></details>"
+    )
 
 
 def _files(name: str, asked: Mapping[str, Any], files: tuple[str, ...]) -> str:

@@ -28,6 +28,7 @@ from tonnage.page.shell import (
     streamed,
 )
 from tonnage.plan.plan import Plan
+from tonnage.plan.use_cases import UseCases
 from tonnage.report.document import Drawing, Facts, Table, section
 from tonnage.report.numbers import ABSENT, number
 from tonnage.report.plans.answer import title
@@ -43,6 +44,7 @@ from tonnage.report.plans.plan_document import (
     report,
 )
 from tonnage.report.plans.screen import in_one
+from tonnage.report.plans.use_cases import use_cases_report, use_cases_sections
 from tonnage.report.writers.html import fragment, html
 from tonnage.sizing.estimate import Estimate
 from tonnage.spec.catalog import search
@@ -190,12 +192,7 @@ async def stream(request: Request) -> Response:
                             _pages(plans_of(json.loads(message["decided"]), "the choice")),
                         )
                     elif "answer" in message:
-                        yield event(
-                            "answer",
-                            answered(
-                                plans_of(json.loads(message["answer"]), "the answer"), question
-                            ),
-                        )
+                        yield event("answer", answered(json.loads(message["answer"]), question))
                     elif "faults" in message:
                         yield event("answer", faults(message["faults"]))
         except InputError as error:
@@ -204,9 +201,23 @@ async def stream(request: Request) -> Response:
     return streamed(events())
 
 
-def answered(plans: tuple[Plan, ...], asked: Mapping[str, Any]) -> str:
-    """The first page of the report of each plan, and where to go from it."""
+def answered(document: Any, asked: Mapping[str, Any]) -> str:
+    """The first page of the report of each plan, or the answer for several classes of traffic, and
+    where to go from it.
+    """
     query = query_of(asked)
+    if "classes" in asked:
+        together = UseCases.from_json(document)
+        sized = made_by(replace(together.plans[0], asked=None))
+        title_of_all = escape(f"{', '.join(together.names)} on one fleet")
+        to_report = button("Full report", href=f"/plan.html?{query}", kind="strong")
+        to_json = button("JSON", href=f"/plan.json?{query}")
+        return (
+            f'<div class="actions">{to_report}{to_json}</div><div class="first"><header><p>'
+            f'{escape(sized)} · simulated</p><h2 class="title">{title_of_all}</h2></header>'
+            f"{fragment(*use_cases_sections(together))}</div>"
+        )
+    plans = plans_of(document, "the answer")
     links = (
         button("Full report", href=f"/plan.html?{query}", kind="strong"),
         button("What if", href=f"/what-if?{query}"),
@@ -251,6 +262,10 @@ async def exported(request: Request) -> Response:
         )
     if kind == "json":
         return _download(await desk.plan_text(question), "application/json", "plan.json")
+    if kind == "html" and "classes" in question:
+        together = UseCases.from_json(json.loads(await desk.plan_text(question)))
+        page_text = html(use_cases_report(together))
+        return HTMLResponse(page_text, headers={"content-security-policy": ""})
     plans = await desk.plans(question)
     if kind == "csv":
         return _download(plan_csv(plans), "text/csv", "plan.csv")

@@ -77,7 +77,18 @@ class Jobs:
         command: str,
         today: str,
     ) -> str:
-        """The plan as the command writes it, after what is decided of it."""
+        """The plan as the command writes it, after what is decided of it; of several classes of
+        traffic the answer for all of them.
+        """
+        if "classes" in asked:
+            together = api.size_use_cases(
+                () if scenario is None else (scenario,),
+                progress=self.progress,
+                command=command,
+                today=date.fromisoformat(today),
+                **asked,
+            )
+            return json_text(together.to_json())
         understood = api.ask(scenario, **asked)
         if self.runs is None or self.runs.kept > MOST_KEPT:
             self.runs = Runs()

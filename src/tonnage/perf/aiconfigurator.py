@@ -20,16 +20,14 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import InputError, option
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.model import Model
+from tonnage.spec.precision import Precision
 from tonnage.spec.step_times import TimedStep
-
-if TYPE_CHECKING:
-    from tonnage.spec.deployment import Deployment, Parallelism
-    from tonnage.spec.model import Model
-    from tonnage.spec.precision import Precision
 
 PACKAGE = "aiconfigurator-core"
 

@@ -18,14 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.perf import step_terms as at
-from tonnage.spec.attention_layers import FullAttention, LatentLayer, SlidingAttention
-from tonnage.spec.layers import WITH_LATENT, WITH_STATE
+from tonnage.spec.attention_layers import FullAttention, LatentLayer, SlidingAttention, Work
+from tonnage.spec.layers import WITH_LATENT, WITH_STATE, Layers, Mixer
 
 if TYPE_CHECKING:
     from tonnage.perf.terms_file import TermGroups
-    from tonnage.spec.attention_layers import Work
     from tonnage.spec.hardware import Gpu
-    from tonnage.spec.layers import Layers, Mixer
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
 

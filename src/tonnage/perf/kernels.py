@@ -24,8 +24,8 @@ from tonnage.perf.matrices import BITS_8, dense_formats, scaled_by_blocks
 from tonnage.perf.step import step_seconds
 from tonnage.spec.attention_layers import CompressedLayer, FullAttention, SlidingAttention
 from tonnage.spec.catalog import find_engine
-from tonnage.spec.layers import GatedDeltaNet
-from tonnage.spec.precision import EXPERTS
+from tonnage.spec.layers import GatedDeltaNet, Layers, Mixer
+from tonnage.spec.precision import EXPERTS, Precision
 from tonnage.spec.step_times import KERNELS, TimedStep
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.spec.deployment import Deployment
-    from tonnage.spec.layers import Layers, Mixer
-    from tonnage.spec.precision import Precision
 
 GPUS = {
     "b200-sxm-180gb": "b200",

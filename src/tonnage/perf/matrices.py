@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from tonnage.errors import DataError
 from tonnage.perf import step_terms as at
 from tonnage.perf.fitted_terms import FITTED_FORMATS
-from tonnage.spec.precision import EXPERTS, SPARSE, WIDE
+from tonnage.spec.precision import EXPERTS, SPARSE, WIDE, Precision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tonnage.perf.terms_file import TermGroups
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
-    from tonnage.spec.precision import Precision
 
 
 # How a number format changes a step: the rate of its arithmetic, the bytes of its weights, and what

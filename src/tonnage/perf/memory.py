@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 from tonnage.errors import DataErrors, DoesNotFit
 from tonnage.perf import shipped_json
@@ -22,13 +21,10 @@ from tonnage.perf.images_and_adapters import adapter_bytes, encoder_bytes
 from tonnage.perf.links import check_split
 from tonnage.spec.catalog import find_engine, gpus
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, EngineKnobs, Parallelism, Windows
+from tonnage.spec.model import Model
 from tonnage.spec.precision import EXPERTS, TABLES
 from tonnage.spec.typed_values import read_as, strict
 from tonnage.units import format_gb
-
-if TYPE_CHECKING:
-    from tonnage.spec.model import Model
-
 
 # Bytes of KV cache per token, and of states per sequence. Layers with sliding-window attention keep
 # the last ``window`` tokens of a sequence; the cache of the other layers grows with every token.

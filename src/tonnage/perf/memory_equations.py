@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tonnage.perf.memory import (
     OF_ALL_MEMORY,
@@ -17,13 +17,8 @@ from tonnage.perf.memory import (
 from tonnage.spec.attention_layers import FullAttention, LatentLayer
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.layers import KINDS, Mixer
-from tonnage.spec.precision import EXPERTS, TABLES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tonnage.spec.model import Model
-    from tonnage.spec.precision import Precision
+from tonnage.spec.model import Model
+from tonnage.spec.precision import EXPERTS, TABLES, Precision
 
 
 def equations(plan: MemoryPlan, isl: int = 0, osl: int = 0) -> list[str]:

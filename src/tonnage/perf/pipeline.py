@@ -19,19 +19,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf import step_terms as at
 from tonnage.perf.measured_steps import check_stages
 from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.perf.step import StepModel, step_seconds
+from tonnage.perf.step_terms import Stages
 from tonnage.perf.terms import step_model
 from tonnage.spec.deployment import Deployment, EngineKnobs
-
-if TYPE_CHECKING:
-    from tonnage.perf.step_terms import Stages
-
 
 NETWORK_BYTES_S = 25e9
 """One-way bytes/s per GPU between systems: a 200 Gb/s adapter per GPU (DGX A100 datasheet; DGX H100

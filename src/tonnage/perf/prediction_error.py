@@ -20,7 +20,7 @@ from tonnage.perf.ranges import (
 )
 from tonnage.perf.residuals import Regime, like, shipped_residuals
 from tonnage.perf.terms_file import calibrated_for, shipped
-from tonnage.results.requests import COMPLETED
+from tonnage.results.requests import COMPLETED, Requests
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.layers import WITH_STATE
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.results.requests import Requests
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.model import Model
 

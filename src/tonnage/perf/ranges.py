@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 
 from tonnage.perf import kernels, shipped_json
 from tonnage.perf.images_and_adapters import ADAPTERS_MARK, ENCODER_MARK
@@ -23,17 +23,11 @@ from tonnage.perf.terms import MARK as DRAFTING_MARK
 from tonnage.perf.terms import step_model
 from tonnage.perf.terms_file import calibrated_for, calibration_mark, own_terms_of, shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
-from tonnage.spec.precision import find_precision
+from tonnage.spec.deployment import Deployment
+from tonnage.spec.hardware import Gpu
+from tonnage.spec.model import Model
+from tonnage.spec.precision import Precision, find_precision
 from tonnage.spec.typed_values import read_as, strict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tonnage.spec.deployment import Deployment
-    from tonnage.spec.hardware import Gpu
-    from tonnage.spec.model import Model
-    from tonnage.spec.precision import Precision
-
 
 Span = tuple[int, int]
 """The least and the most."""

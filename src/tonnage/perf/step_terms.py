@@ -197,9 +197,9 @@ HOST_SEQUENCE = _term(
 )
 HOST_PREFILL = _term(
     "s",
-    "what the host does for a step with any prefill in it",
+    "what the experts launch in a step with any prefill in it",
     "host",
-    fed_by=("prefill_s", "prefill_ranks_s", "expert_prefill_s"),
+    fed_by=("expert_prefill_s",),
 )
 EXPERT_UNEVEN = _term(
     "1",
@@ -277,9 +277,17 @@ GRAPHED_TO = _term(
 )
 EAGER = _term(
     "s",
-    "what a step with any prefill in it takes longer where no CUDA graph holds it",
+    "what the host does for a step with any prefill in it that no CUDA graph holds, and what its"
+    " layers take longer",
     "host",
-    fed_by=("prefill_layer_s", "latent_prefill_s", "state_prefill_s", "generation_launch"),
+    fed_by=(
+        "prefill_s",
+        "prefill_ranks_s",
+        "prefill_layer_s",
+        "latent_prefill_s",
+        "state_prefill_s",
+        "generation_launch",
+    ),
 )
 SPARSE = _term(
     "s/pair",
@@ -349,11 +357,6 @@ TERMS: tuple[StepTerm, ...] = tuple(replace(term, name=_NAMES[term.place]) for t
 
 COEFFICIENTS = len(TERMS)
 """Length of the coefficient array without a table behind it."""
-
-LIMITS: tuple[int, ...] = tuple(
-    term.place for term in TERMS if term.unit in ("tokens", "sequences")
-)
-"""Places of the numbers of tokens or sequences at which an engine changes kernels."""
 
 DURATIONS: tuple[int, ...] = tuple(term.place for term in TERMS if term.is_time)
 """Places of the coefficients that are durations."""

@@ -10,8 +10,9 @@ Sources: the form and the numbers come from ``tools/fit/fit.py`` (docs/fit.md).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.perf import step_terms as at
 from tonnage.perf.attention import AttentionTerms, add_attention, attention_terms
@@ -29,21 +30,13 @@ from tonnage.perf.matrices import MatrixTerms, add_matrices, format_name, matrix
 from tonnage.perf.measured_steps import reduction
 from tonnage.perf.power import clock
 from tonnage.perf.step import Drafting, StepModel
-from tonnage.perf.terms_file import engine_terms, groups_of, terms_of
+from tonnage.perf.terms_file import TermGroups, engine_terms, groups_of, terms_of
 from tonnage.spec.catalog import find_engine
-from tonnage.spec.deployment import Parallelism
-from tonnage.spec.precision import WIDE, find_precision
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tonnage.perf.terms_file import TermGroups
-    from tonnage.spec.deployment import Deployment, EngineKnobs
-    from tonnage.spec.hardware import Gpu
-    from tonnage.spec.images import Encoder
-    from tonnage.spec.model import Model
-    from tonnage.spec.precision import Precision
-
+from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
+from tonnage.spec.hardware import Gpu
+from tonnage.spec.images import Encoder
+from tonnage.spec.model import Model
+from tonnage.spec.precision import WIDE, Precision, find_precision
 
 # What a mixture of experts adds to a step: its matrices, the copies of its tokens, and the tokens'
 # way to their experts. Each rank of data- parallel attention (``Parallelism.dp``) brings T tokens
@@ -445,7 +438,7 @@ def coefficients(
     add_attention(c, terms.attention, model, gpu, precision, tp)
     if tp > 1:
         add_communication(c, terms.links, model, parallelism)
-    add_host(c, terms.host, model, knobs)
+    add_host(c, terms.host, knobs)
     if model.is_moe:
         _experts_of(c, terms, model, gpu, precision, parallelism)
     if (rate := clock(gpu)) != 1.0:

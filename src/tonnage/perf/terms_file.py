@@ -9,24 +9,19 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import DataError, DataErrors
 from tonnage.perf import shipped_json
 from tonnage.perf.fitted_terms import FITTED_FORMATS, acts_on, known_keys, terms_by_key, vocabulary
 from tonnage.perf.residuals import FEWEST_OWN
-from tonnage.spec.calibration import deployment_key
+from tonnage.spec.calibration import Calibration, deployment_key
+from tonnage.spec.deployment import Deployment
+from tonnage.spec.hardware import Gpu
 from tonnage.spec.typed_values import read_as, strict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tonnage.spec.calibration import Calibration
-    from tonnage.spec.deployment import Deployment
-    from tonnage.spec.hardware import Gpu
-
 
 # Terms that a user's own loads have fitted, in place of the shipped ones. On hardware that no
 # shipped term covers, factors on transferred terms keep what was transferred. These terms take

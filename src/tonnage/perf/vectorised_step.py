@@ -4,7 +4,7 @@ Explanations, calibrations and fits estimate thousands of steps and cannot affor
 each. Every formula of ``step`` therefore is written here once more, operation by operation, and in
 smaller pieces, so that a caller can take a step apart (``parts``) or weigh its pieces apart
 (``evidence.rows``). The two agree but for the last bits of powers, which numpy computes by
-another routine: to a relative 1e-13 (``tests/perf/test_step.py``).
+another routine: to a relative 1e-13 (``tests/perf/test_vectorised_step.py``).
 
 Throughout, ``k`` holds coefficients by place: of shape (COEFFICIENTS,) where all steps are of one
 deployment, or of shape (COEFFICIENTS, steps) where each step has its own deployment; both may be

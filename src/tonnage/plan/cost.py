@@ -150,7 +150,7 @@ class Traffic:
         )
 
     def times(self, factor: float) -> Traffic:
-        """The same day with ``factor`` times the load."""
+        """Multiply the load of the day by ``factor``."""
         mean = self.mean_requests_per_second
         return replace(
             self,
@@ -203,7 +203,7 @@ class CostPart:
 
 @strict
 class WayCost(Shown):
-    """What one way of serving costs a year; USD everywhere."""
+    """The yearly cost of one way of serving, in USD."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("capex_usd_per_year", "opex_usd_per_year")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from tonnage.plan.candidate import Identity
@@ -28,7 +29,7 @@ DemandKind = Literal[
 
 @strict
 class DemandSource:
-    """What the asker gave; None where it does not come into it."""
+    """The form in which the load was given; None for what that form does not have."""
 
     # "peak": requests/s at the peak; "mean": mean requests/s; "calls": a year's calls; "users":
     # people and what each asks a day; "profile": hourly requests/s as they are; "trace": recorded
@@ -110,6 +111,17 @@ class Demand:
         """Whether a number of requests is to be done within a time, all queued from the start."""
         return self.offline_requests is not None
 
+    def part(self, share: float) -> Demand:
+        """The demand of a share of the requests."""
+        mean, profile = self.mean_requests_per_second, self.profile
+        return replace(
+            self,
+            peak_requests_per_second=self.peak_requests_per_second * share,
+            sizing_requests_per_second=self.sizing_requests_per_second * share,
+            mean_requests_per_second=None if mean is None else mean * share,
+            profile=None if profile is None else tuple(rate * share for rate in profile),
+        )
+
 
 AHEAD = (12, 24, 36)  # months ahead that a plan looks at
 
@@ -127,7 +139,7 @@ class Ahead:
 
 @strict
 class Growth:
-    """What the growth of the load means for the choice."""
+    """The consequences of the load's growth for the choice."""
 
     per_month: float  # of the load, as a share
     # whole months for which the systems of the plan are enough, the next one being needed in the
@@ -157,7 +169,7 @@ class Region:
 
 @strict
 class Regions:
-    """What each region uses, and what one fleet for all saves against a fleet in each."""
+    """The use of each region, and the saving of one fleet for all against a fleet in each."""
 
     regions: tuple[Region, ...]
     systems: int  # of the plan
@@ -203,7 +215,7 @@ class ADay:
 
 @strict
 class Existing:
-    """What systems that exist can carry."""
+    """The load that existing systems can carry."""
 
     groups: tuple[OwnedGroup, ...]  # one per kind of system
     requests_per_second: float  # the highest load of all together inside the limits
@@ -222,7 +234,7 @@ class Existing:
 
 @strict
 class HeldTier:
-    """What a memory below the KV cache of the choice buys, with the ones before it."""
+    """The gain of a memory tier below the KV cache, together with the tiers before it."""
 
     name: str  # "KV cache" for the GPUs' alone, then "host" and so on
     # bytes_per_instance, bytes_per_second, latency_seconds: of one instance
@@ -252,7 +264,7 @@ class KeptCache:
 
 @strict
 class HeldSessions:
-    """What recorded sessions are like on the choice."""
+    """The behaviour of recorded sessions on the chosen deployment."""
 
     at_once: float  # sessions that are held at the same time, as asked
     # per_instance, per_system: of them that one instance, and one system, carries inside the

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from tonnage.errors import InputError, InputErrors
 from tonnage.spec.scenario import Scenario, to_document
@@ -69,7 +69,7 @@ class Saved(Shown):
         return self.SCHEMA
 
     def to_json(self) -> dict[str, Any]:
-        """The whole as one JSON object."""
+        """Convert the whole to one JSON object."""
         document: dict[str, Any] = json_of(self)
         return {"schema": document.pop("schema"), **document}
 
@@ -146,8 +146,6 @@ class Tagged:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         """The union as a tagged one."""
-        from typing import Annotated
-
         from pydantic import Field
 
         return handler.generate_schema(Annotated[source, Field(discriminator=self.field)])

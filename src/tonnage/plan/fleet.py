@@ -46,7 +46,7 @@ class Fleet:
         return self.systems * self.gpus_per_system
 
     def of(self, systems: int) -> Fleet:
-        """The same deployment on another number of systems."""
+        """Put the same deployment on another number of systems."""
         return replace(self, systems=systems)
 
     def holding(self, instances: int) -> Fleet:
@@ -109,7 +109,7 @@ class Standby:
 
 @strict
 class FleetRun:
-    """All instances at once under one router."""
+    """A simulation of all instances together behind one router."""
 
     # systems, instances: that served; spare systems are left out
     systems: int
@@ -163,7 +163,7 @@ KW_PER_TON = 3.51685  # one ton of refrigeration, 12,000 BTU per hour, in kW
 
 @strict
 class Footprint:
-    """What systems take of a building at their highest power."""
+    """The power, cooling and racks that systems need at their highest power."""
 
     systems: int
     kw: float  # of all of them; ``kw_from`` says where the power of one comes from
@@ -182,7 +182,7 @@ class Footprint:
 
     @property
     def cooling_tons(self) -> float:
-        """The same in tons of refrigeration."""
+        """The cooling in tons of refrigeration."""
         return self.kw / KW_PER_TON
 
 
@@ -242,7 +242,7 @@ WhyNot = Literal["one-instance", "attention-ranks", "no-rule"]
 
 @strict
 class LimitOverHours:
-    """What became of one limit, hour by hour."""
+    """The attainment of one limit, hour by hour."""
 
     limit: Limit
     share: float  # of all requests that took longer than the limit's time
@@ -311,7 +311,7 @@ class AutoscalingCost:
 
 @strict
 class Autoscaling(Shown):
-    """What is proposed for a plan."""
+    """The proposed autoscaling of a plan."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("saved_share",)
 

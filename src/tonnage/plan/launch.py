@@ -51,7 +51,7 @@ DEGREES = ("pp", "dp", "ep", "front_ends", "stream_interval", "receive_interval"
 
 @strict
 class Command:
-    """How one instance is started."""
+    """The command that starts one instance."""
 
     argv: tuple[str, ...] = ()  # the command as a list of arguments; empty where none is known
     # the configuration file that the command names ``FILE``, as nested values; empty where it needs

@@ -42,7 +42,7 @@ class Limit(Shown):
 
     @property
     def name(self) -> str:
-        """What is limited, such as "TTFT p95", or "attainment of 95%"."""
+        """The limited quantity, such as "TTFT p95", or "attainment of 95%"."""
         name = LIMITED.get(self.metric, self.metric.upper())
         return (
             f"{name} {self.statistic}"
@@ -52,7 +52,7 @@ class Limit(Shown):
 
     @property
     def asked(self) -> Asked:
-        """As a question has it."""
+        """Convert to the form that a question has."""
         parts = tuple((metric, milliseconds / 1e3) for metric, milliseconds in self.parts or ())
         return Asked(
             metric=self.metric,
@@ -63,7 +63,7 @@ class Limit(Shown):
         )
 
     def __str__(self) -> str:
-        """As the question writes it, such as "TTFT p95 ≤ 500 ms"."""
+        """Write the limit as a question does, such as "TTFT p95 ≤ 500 ms"."""
         return str(self.asked)
 
 
@@ -107,7 +107,7 @@ class Breach:
 
 @strict
 class Bound:
-    """What ends the load that an instance can carry."""
+    """The limit or resource that ends the load of an instance."""
 
     # "limit"; "saturation", where every limit holds up to it; "throughput" of a job; or
     # "highest-measured", the last point of a benchmark
@@ -134,7 +134,7 @@ RACK_KW = 42.0
 
 @strict
 class Aim:
-    """What a choice aims at."""
+    """The aim of a choice."""
 
     # what to minimise: GPUs, the cost of a year, the power of the systems, or the latency at the
     # peak
@@ -147,18 +147,13 @@ class Aim:
     max_racks: int | None = None  # most racks that they may be in; None for no limit
     rack_kw: float = RACK_KW  # kW that one rack can feed and cool
 
-    @property
-    def caps(self) -> bool:
-        """Whether anything must not be exceeded."""
-        return any(cap is not None for cap in (self.budget_usd, self.max_kw, self.max_racks))
-
 
 LoadKind = Literal["open", "closed", "trace", "queued"]
 
 
 @strict
 class Load:
-    """How requests reach one instance."""
+    """The arrival of requests at one instance."""
 
     # "open": on a schedule; "closed": from clients that wait for their answers; "trace": a share of
     # recorded traffic; "queued": all at once, as a job

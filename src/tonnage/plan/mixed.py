@@ -1,5 +1,5 @@
-"""A fleet of several kinds of systems behind one router: the old ones, and the ones to add to
-them.
+"""A fleet of several kinds of systems: the old ones and the ones to add to them, or a purchase of
+two kinds.
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ from tonnage.plan.document import Shown
 from tonnage.plan.fleet import FleetRun
 from tonnage.spec.typed_values import strict
 
-# Why a plan names no systems to add: "traffic" that comes as no drawn stream, or shares prompts;
+# Why a plan names no systems to add, or no purchase of two kinds: "traffic" that comes as no drawn
+# stream, or shares prompts;
 # "ranks" of attention, which are
 # simulated on one kind alone; "pools" of prefill and decode; "standby" systems by an availability;
 # "limits" that no deployment meets on
-# the systems that may be added; "many" where more systems than are simulated would be needed
-WhyNotAdded = Literal["traffic", "ranks", "pools", "standby", "limits", "many"]
+# the systems that may be added; "many" where more systems than are simulated would be needed;
+# of a purchase "price" where that of a system is not known, "kinds" where there are not two, and
+# "dearer" where no two kinds cost less than one
+WhyNotAdded = Literal[
+    "traffic", "ranks", "pools", "standby", "limits", "many", "price", "kinds", "dearer"
+]
 
 
 @strict
@@ -33,6 +38,12 @@ class Group:
     weight: (
         float  # of one instance, to the router: the requests/s that it carries inside the limits
     )
+    # where prompts are split by length, the lengths of prompts that come here, as ``isl`` of a
+    # question takes them; "" elsewhere, and of pairs, which are those of the file up to
+    # ``over_tokens`` or above
+    isl: str = ""
+    # a year of its systems, owned, electricity included; None where they were not compared
+    usd_per_year: float | None = None
 
     @property
     def requests_per_second(self) -> float:
@@ -84,10 +95,33 @@ class Purchase:
 
 
 @strict
+class Way:
+    """Systems that carry the whole load by themselves."""
+
+    systems: dict[str, int]  # by kind
+    usd_per_year: float  # owned, electricity included
+    over_tokens: int | None = None  # as of ``Mixed``
+
+
+@strict
+class Compared:
+    """A purchase of two kinds next to that of the best single kind."""
+
+    single: Way  # the cheapest kind alone
+    mix: Way  # the cheapest two kinds that hold the limits
+
+    @property
+    def saved_usd_per_year(self) -> float:
+        """What the two kinds save; below 0 where they cost more."""
+        return self.single.usd_per_year - self.mix.usd_per_year
+
+
+@strict
 class Mixed(Shown):
-    """The whole fleet, old and new."""
+    """The whole fleet, old and new, or bought together."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("added",)
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("next_bought", "over_tokens", "compared")
 
     buys: str = ""  # the kind of system that is added, now or later; "" where nothing is
     groups: tuple[Group, ...] = ()  # one for each kind of system, old ones first
@@ -105,9 +139,20 @@ class Mixed(Shown):
         Purchase, ...
     ] = ()  # with the growth of the load, from the added ones of today on
     months: int = 0  # of growth that these cover
+    # prompts of more tokens go to the last group, all others to the first; None where one router
+    # gives every request to all
+    over_tokens: int | None = None
+    compared: Compared | None = None  # of a purchase of two kinds; None elsewhere
+    # what runs on systems that are bought later; None, and not in the JSON, where one of ``groups``
+    # has them, or none are
+    next_bought: Candidate | None = None
     reason: WhyNotAdded | None = None  # why no fleet is known; None where ``groups`` are
 
     @property
     def added(self) -> dict[str, int]:
         """Systems to buy, by their kind."""
-        return {group.system: group.added for group in self.groups if group.added}
+        systems: dict[str, int] = {}
+        for group in self.groups:
+            if group.added:
+                systems[group.system] = systems.get(group.system, 0) + group.added
+        return systems

@@ -25,7 +25,7 @@ class DefaultPart:
 
 @strict
 class UseCaseDefaults:
-    """What a use case set because the asker did not; what it left alone is None or empty."""
+    """The defaults that a use case filled in; None or empty where it filled in nothing."""
 
     use_case: UseCase
     mode: Mode | None = None

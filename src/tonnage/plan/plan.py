@@ -24,6 +24,7 @@ from tonnage.plan.demand import (
 )
 from tonnage.plan.document import Saved, read_back
 from tonnage.plan.fleet import Autoscaling, BehindRouter, FleetCheck
+from tonnage.plan.horizon import Horizon
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
 from tonnage.plan.mixed import Mixed
 from tonnage.plan.notes import ModelRead, Note, Warning
@@ -174,7 +175,7 @@ MOST_GPUS = 2
 
 @strict
 class Plan(Saved, InNotebooks):
-    """The whole answer."""
+    """The whole answer to a sizing question."""
 
     SCHEMA: ClassVar[str] = SCHEMA
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
@@ -188,6 +189,7 @@ class Plan(Saved, InNotebooks):
         "session_tiers",
         "narrow_cache",
         "mixed",
+        "horizon",
     )
 
     scenario: Understood  # the question as it was understood
@@ -251,6 +253,9 @@ class Plan(Saved, InNotebooks):
     # the whole fleet, what exists and what is added; None, and not in the JSON, unless both systems
     # and a load were given
     mixed: Mixed | None = None
+    # what is bought or rented month by month, by several ways; None, and not in the JSON, unless
+    # asked, or nothing was chosen
+    horizon: Horizon | None = None
     # the regions whose hours the profile adds up; None, and not in the JSON, where it has none
     regions: Regions | None = None
     # recorded sessions on the choice; None, and not in the JSON, where the load is none
@@ -268,7 +273,7 @@ class Plan(Saved, InNotebooks):
 
     @property
     def choices(self) -> dict[str, Candidate | None]:
-        """The best by latency and by throughput."""
+        """The best candidates by latency and by throughput."""
         return {
             "latency_optimal": self.latency_optimal,
             "throughput_optimal": self.throughput_optimal,

@@ -15,10 +15,11 @@ from tonnage.spec.typed_values import strict
 
 @strict
 class VendorUnsupported:
-    """The engine does not run on accelerators of this maker."""
+    """The engine does not run on accelerators of this maker, or of a generation of its."""
 
     engine: str
     vendor: str
+    generation: str = ""  # the one that is too old for it; empty where it runs on none of the maker
     code: Literal["vendor-unsupported"] = "vendor-unsupported"
 
 
@@ -233,7 +234,7 @@ class NothingMeetsLimits:
 
 @strict
 class Most:
-    """What the most that is allowed would carry of a deployment that takes more."""
+    """The load that a deployment would carry on the most that is allowed, which is too little."""
 
     system: str = ""  # what its systems are; "" where it is not known
     # how many are allowed, or hold what a year's budget pays for; None where that is not known
@@ -312,7 +313,7 @@ def rejected(deployment: Identity, reason: Reason) -> Rejected:
 
 @strict
 class Reached:
-    """What one deployment reaches at its lightest load."""
+    """The latencies of one deployment at its lightest load."""
 
     # the limit that asks for it; None for the time in which a job has to be done
     limit: Limit | None
@@ -328,7 +329,7 @@ class Reached:
 
 @strict
 class Reachable:
-    """How near the deployments come to limits that none of them meets.
+    """The nearest that deployments come to limits that none of them meets.
 
     The lightest load is one request at a time, of a job a single request, and of a benchmark the
     measured load that comes nearest.

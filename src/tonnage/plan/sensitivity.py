@@ -66,7 +66,7 @@ class OtherSpread:
 
 @strict
 class Sensitivity:
-    """What would change the answer."""
+    """The changes of the inputs that would change the answer."""
 
     # systems, systems_exact: of the plan itself
     systems: int

@@ -1,5 +1,5 @@
-"""Several use cases of one model on one fleet: what they need together, what they need apart, and
-which of the two is chosen.
+"""Several use cases on one fleet, of one model or of several: what they need together, what they
+need apart, which of the two is chosen, and which system holds which instances.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from tonnage.notebook import Displayed
-from tonnage.plan.candidate import Identity
+from tonnage.plan.candidate import Candidate, Identity
 from tonnage.plan.document import Saved, read_back
 from tonnage.plan.fleet import Standby
 from tonnage.plan.limit import Breach, LimitUse
@@ -52,6 +52,9 @@ class UseCasePool(Identity):
     instances: int  # the fewest that were seen to hold every limit
     instances_exact: float  # by what one instance carries of each use case, without rounding
     cases: tuple[CaseAtPeak, ...]  # what each of them sees at the peak of all
+    # of a pool for one use case, what ``size`` says of it in systems of one instance; None of a
+    # pool for several, and in files of before 2026-11-28
+    alone: Candidate | None = None
 
     @property
     def gpus(self) -> int:
@@ -70,7 +73,7 @@ class PoolSystems:
 
 @strict
 class CostShare:
-    """What one use case uses of an arrangement, and its share of the owned systems' cost."""
+    """A use case's use of an arrangement, and its share of the owned systems' cost."""
 
     name: str  # of the use case
     # at_peak, over_year: its share of the GPUs' time, at all peaks at once and over the year
@@ -80,12 +83,35 @@ class CostShare:
 
 
 @strict
+class Placed:
+    """Equal systems of one kind, and the instances in each of them."""
+
+    system: str
+    first: int  # number of the first one, from 1 on in each kind; the others follow it
+    systems: int
+    # instances of each pool in each of them, in the order of the pools; none on standby systems
+    instances: tuple[int, ...]
+    free_gpus: int  # in each of them
+    spans: int = 1  # systems that one of its instances takes
+
+
+@strict
+class SystemLost:
+    """The loss of any one system, at worst, for each pool in their order."""
+
+    instances: tuple[int, ...]  # that it takes
+    # of these, what finds no free GPUs on the other systems, those on standby included
+    without_gpus: tuple[int, ...]
+
+
+@strict
 class Arrangement:
     """Pools, and the whole systems that hold them: pools on one kind of system share its
     systems.
     """
 
-    pools: tuple[UseCasePool, ...]  # one for all use cases, or one for each
+    # one for all use cases of a model, or one for each use case
+    pools: tuple[UseCasePool, ...]
     systems: tuple[PoolSystems, ...]  # by kind
     # standby systems for failures, of each kind of system or of the instances of each pool; empty
     # where none was requested
@@ -96,6 +122,9 @@ class Arrangement:
     rented_usd_per_year: float | None = None
     # of each use case; empty in files of before 2026-11-28
     shares: tuple[CostShare, ...] = ()
+    # which system holds which instances; empty in files of before 2026-11-28
+    placement: tuple[Placed, ...] = ()
+    lost: SystemLost | None = None  # None without a placement
 
     @property
     def gpus(self) -> int:
@@ -157,6 +186,7 @@ class UseCases(Saved, Displayed):
         "first_come",
         "not_first_come",
         "background",
+        "alone",
     )
 
     SCHEMA: ClassVar[str] = SCHEMA
@@ -165,7 +195,8 @@ class UseCases(Saved, Displayed):
     plans: tuple[Plan, ...]  # each by itself, in the same order
     # a pool for each; None where one of them has no deployment inside its limits
     separate: Arrangement | None
-    shared: Arrangement | None  # one pool for all; None where there is none that could be chosen
+    # one pool for all use cases of a model; None where there is none that could be chosen
+    shared: Arrangement | None
     not_shared: NotShared | None  # why ``shared`` is not chosen; None where it is
     chosen: Chosen | None  # which of them; None where none is possible
     # of each use case, the lowest first, by which ``shared`` is served; None where it is served
@@ -177,6 +208,16 @@ class UseCases(Saved, Displayed):
     not_first_come: NotShared | None = None
     # with priorities, a job that ``shared`` does in the background of the others
     background: Background | None = None
+    # a fleet for each use case, as its plan has it; None where one has none, and in files of before
+    # 2026-11-28
+    alone: Arrangement | None = None
+
+    def served(self, arrangement: Arrangement, place: int) -> tuple[str, ...]:
+        """The use cases of the pool at that place of an arrangement; a job, which is seen at no
+        peak, has the place of its name.
+        """
+        names = tuple(case.name for case in arrangement.pools[place].cases)
+        return names or (self.names[place],)
 
     @property
     def choice(self) -> Arrangement | None:

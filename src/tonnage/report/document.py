@@ -78,7 +78,7 @@ class Table:
         )
 
     def filled(self, *names: str) -> Table:
-        """Without those columns, of the named ones or of all, that hold nothing."""
+        """Leave out the columns, of the named ones or of all, that hold nothing."""
         columns = [(i, name) for i, name in enumerate(self.header) if name in names or not names]
         return self.without(
             {name for i, name in columns if all(row[i] in ("", ABSENT) for row in self.rows)}
@@ -126,7 +126,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The whole report."""
+    """A report as blocks, before it is written in a format."""
 
     title: str = ""
     subtitle: str = ""

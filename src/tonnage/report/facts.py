@@ -367,7 +367,7 @@ def _line(one: Profile, width: int) -> str:
 
 
 def starting(machine: Machine, start: Start) -> Document:
-    """What would be started."""
+    """Report what would be started."""
     import yaml
 
     facts = Facts(

@@ -164,7 +164,7 @@ def _rates(run: Measured) -> str:
 
 
 def _costs(runs: Sequence[Measured]) -> tuple[Table | Text, ...]:
-    """What the tokens of each run cost, owned and rented; empty without named hardware."""
+    """Report what the tokens of each run cost, owned and rented; empty without named hardware."""
     rows, hardware, explanations, missing = [], "", dict[str, None](), dict[str, None]()
     for run in runs:
         cost = run.run_json.get("cost", {"ways": ()})
@@ -272,7 +272,7 @@ def _sweep(runs: Sequence[Measured]) -> Table:
 
 
 def selftest(tests: Sequence[SelfTest]) -> Document:
-    """One line per number of streams, and what the columns mean."""
+    """Report the test of the client: one line per number of streams, and what the columns mean."""
     rows = []
     for test in tests:
         values = (
@@ -301,7 +301,7 @@ def selftest(tests: Sequence[SelfTest]) -> Document:
 
 
 def maximum(found: Maximum) -> Document:
-    """What the search for the highest load found, and every run that it made."""
+    """Report the search for the highest load, with every run that it made."""
     remark = ""
     if found.client_limited:
         remark = (
@@ -388,7 +388,7 @@ LABELS = {"ttft_ms": "TTFT mean ms", "tpot_ms": "TPOT mean ms", "requests_per_se
 
 
 def demonstrated(found: Demonstration) -> Document:
-    """What was served, how it compares, and what a failure did."""
+    """Report a demonstration: what was served, how it compares, and what a failure did."""
     rows = tuple(
         (
             LABELS[metric.metric],
@@ -464,7 +464,7 @@ def two_runs(found: Comparison, first: str, second: str) -> Document:
 
 
 def two_runs_page(found: Comparison, first: str, second: str) -> Document:
-    """The same as a page, with a quantile–quantile plot for each latency."""
+    """Report two runs as a page, with a quantile–quantile plot for each latency."""
     drawings = (_plot(metric, *pair, first, second) for metric, pair in found.quantiles_ms.items())
     return document(
         section(
@@ -614,5 +614,5 @@ def _row(each: MetricBeside) -> tuple[str, ...]:
 
 
 def _place(each: MetricBeside) -> str:
-    """Where the measurement is: "inside", "below" or "above" the interval."""
+    """Say whether the measurement is "inside", "below" or "above" the interval."""
     return "inside" if each.inside else "below" if each.measured < each.low else "above"

@@ -30,7 +30,7 @@ def statistics(values: object) -> tuple[str, ...]:
 
 
 def plain(value: float | None) -> str:
-    """A number as it was given, to six digits: 99, 199.77, 0.5."""
+    """Write a number as it was given, to six digits: 99, 199.77, 0.5."""
     return (
         ABSENT
         if value is None or not math.isfinite(value)
@@ -122,5 +122,5 @@ def signed(change: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share as whole per cent."""
+    """Write a share as whole per cent."""
     return ABSENT if share is None or not math.isfinite(share) else f"{share:.0%}"

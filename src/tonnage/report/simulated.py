@@ -24,6 +24,19 @@ from tonnage.report.document import (
     items,
     section,
 )
+from tonnage.report.drawing.figure import (
+    Axis,
+    Bar,
+    Bars,
+    Figure,
+    Gantt,
+    Lane,
+    Plot,
+    Point,
+    Segment,
+    Series,
+    Span,
+)
 from tonnage.report.numbers import (
     ABSENT,
     STATISTICS,
@@ -41,7 +54,6 @@ from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals,
 from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
-    from tonnage.report.drawing.figure import Axis, Figure, Gantt, Plot, Span
     from tonnage.simulator.lesson import LessonResult
     from tonnage.simulator.simulated_run import FleetFacts, SimulatedSweep
     from tonnage.simulator.simulated_run import SimulatedRun as Run
@@ -348,7 +360,6 @@ def sweep_figures(runs: SimulatedSweep) -> tuple[Figure, ...]:
 def _figure_of(
     runs: SimulatedSweep, title: str, unit: str, value: Callable[[Run], float]
 ) -> Figure:
-    from tonnage.report.drawing.figure import Axis, Bar, Bars, Plot, Point, Segment, Series
 
     key, along = title.lower().replace(" ", "-"), _along(runs)
     if along is None:
@@ -495,7 +506,7 @@ def fleet_lines(facts: FleetFacts | None) -> Iterator[str]:
 
 
 def swept(points: int, done: int, left_out: Mapping[str, str], folder: Path) -> Document:
-    """How many points there are, how many of them this call simulated, and which could not be."""
+    """Count the points and the newly simulated ones, and name the impossible ones."""
     words = (
         f"{counted(points, 'point')} in {folder}: {done} simulated now, {points - done} were there."
     )
@@ -510,8 +521,6 @@ MOST_LANES, MOST_STEPS, MOST_POINTS = 64, 2_000, 400
 
 def timeline_page(timeline: Timeline, title: str) -> Document:
     """The picture of the first steps, and how often what bound a step."""
-    from tonnage.report.drawing.figure import Axis
-
     steps = timeline.steps[:MOST_STEPS]
     undrawn = timeline.left + len(timeline.steps) - len(steps)
     shown = (
@@ -537,7 +546,6 @@ def timeline_page(timeline: Timeline, title: str) -> Document:
 
 
 def _slots(steps: tuple[TimelineStep, ...], axis: Axis) -> Gantt:
-    from tonnage.report.drawing.figure import Gantt, Lane, Span
 
     spans: dict[int, list[Span]] = {}
     requests_by_slot: dict[int, list[str]] = {}
@@ -569,7 +577,6 @@ def _slots(steps: tuple[TimelineStep, ...], axis: Axis) -> Gantt:
 
 
 def _queue(steps: tuple[TimelineStep, ...], axis: Axis) -> Plot:
-    from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 
     stride = max(len(steps) // MOST_POINTS, 1)
     timeline_steps = steps[::stride]
@@ -646,7 +653,7 @@ READ_SLOTS = (
 
 
 def lesson_page(result: LessonResult) -> Document:
-    """The same for a page that has room: the figures in tiles, the slots drawn."""
+    """Report the lesson for a page that has room: the figures in tiles, the slots drawn."""
     rows = tuple(
         (f"{NAMES[name]}{TICKS.get(name, '')}", _figure(name, value))
         for name, value in result.to_json().items()
@@ -662,8 +669,6 @@ def lesson_slots(results: Mapping[str, LessonResult]) -> Gantt:
     """The slots of lessons over the same ticks, the lessons one above the other, each under its
     name.
     """
-    from tonnage.report.drawing.figure import Axis, Gantt, Lane
-
     lanes: list[Lane] = []
     for name, result in results.items():
         lanes += [Lane("", (), "")] if lanes else []
@@ -683,8 +688,6 @@ def _stays(result: LessonResult, slot: int) -> Iterator[Span]:
     """What a slot did in each step; of a long one that decodes the first tick, and then the wait
     for its end.
     """
-    from tonnage.report.drawing.figure import Span
-
     for step in result.steps:
         end = min(step.start + step.duration, MOST_TICKS)
         decoded = min(step.start + 1, end)
@@ -747,7 +750,6 @@ def _over(
     title: str,
     names: Sequence[str],
 ) -> Plot:
-    from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 
     series = []
     for tone, name in enumerate(names):

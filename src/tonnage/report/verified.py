@@ -47,7 +47,7 @@ WATCHED_LEGEND = (
 
 
 def watched(found: Watched) -> Document:
-    """One look."""
+    """Report one look at a deployment."""
     advice = () if found.advice is None else (found.advice.text,)
     commands = () if found.advice is None else found.advice.commands
     return document(
@@ -138,7 +138,7 @@ def _row(one: Latency) -> tuple[str, ...]:
 
 
 def _ttft(found: Watched) -> Table | None:
-    """Where the mean TTFT goes."""
+    """Divide the mean TTFT into its parts."""
     rows = tuple(
         (
             part.part,
@@ -287,7 +287,7 @@ class Rehearsal:
 
 
 def rehearsed(found: Rehearsal) -> Document:
-    """What a rehearsal showed, and the verdict."""
+    """Report a rehearsal, with the verdict."""
     limits = tuple(
         (name, ABSENT if value is None else f"{value:,.1f} ms") for name, value in found.limits
     )
@@ -340,7 +340,7 @@ def fitted_history(
     *,
     figures: bool,
 ) -> Document:
-    """What a history says, what it does not, the systems that it takes, and how to go on."""
+    """Report a history: what it says and does not, the systems that it takes, and how to go on."""
     fit: list[Block | None] = []
     if output is not None:
         with_files = f", with {', '.join(sorted(found.files))}" if found.files else ""
@@ -366,7 +366,7 @@ def fitted_history(
 
 
 def drifted(found: Today, *, figures: bool) -> Document:
-    """What changed since a plan, the verdict first."""
+    """Report what has changed since a plan, the verdict first."""
     history = (
         _history(found.fit, figures=figures)
         if figures

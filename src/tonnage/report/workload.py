@@ -26,7 +26,14 @@ from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
 from tonnage.report.numbers import STATISTICS, counted, number, plain, span, statistics, whole
 from tonnage.report.runs.figures import every_nth, heat_map
 from tonnage.units import NS_PER_S, format_gb
-from tonnage.workload.description import Description, FittedArrivals, FittedLengths, KvGain
+from tonnage.workload.description import (
+    DRAWS,
+    SEED,
+    Description,
+    FittedArrivals,
+    FittedLengths,
+    KvGain,
+)
 
 if TYPE_CHECKING:
     from tonnage.workload.fit import Fit
@@ -39,7 +46,7 @@ PROCESSES = {"constant": "evenly spaced arrivals", "poisson": "Poisson arrivals"
 
 
 def described(found: Description, *, figures: bool = True) -> Document:
-    """The whole description; ``figures`` adds the drawings of the page."""
+    """Report the whole description; ``figures`` adds the drawings of the page."""
     first, lengths = (
         section("traffic", "Traffic", Text(_first(found), tone="answer")),
         _lengths(found, figures=figures),
@@ -123,8 +130,6 @@ def distribution_words(name: str, fitted: FittedLengths) -> str:
 
 def _distribution(name: str, fitted: FittedLengths, values: tuple[int, ...]) -> Drawing:
     """The shares of requests up to each length, as seen and as drawn of the fitted distribution."""
-    from tonnage.workload.description import DRAWS, SEED
-
     shares = np.linspace(0, 99.9, POINTS + 1)
     drawn = fitted.lengths.draw(DRAWS, np.random.default_rng(SEED))
     lines = []
@@ -398,7 +403,7 @@ KEPT = {
 
 
 def fitted(found: Fit, output: Path | None) -> Document:
-    """How well each part fits, what is in the scenario, and how to go on."""
+    """Report how well each part fits, what is in the scenario, and how to go on."""
     described = found.description
     if found.chosen is not None:
         return _chosen(found, found.chosen, output)

@@ -25,7 +25,7 @@ HOUR_NS = 3_600_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """What became of one limit."""
+    """The requests that broke one limit."""
 
     limit: str  # such as "TTFT p95 ≤ 500 ms"
     share: float  # of all requests that took longer than the limit's time, or were not completed
@@ -111,7 +111,7 @@ class ClassResult:
     attained: tuple[Attained, ...] = ()  # joint attainment of its requests
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         document = asdict(self)
         del document["attained"]
         return document | (

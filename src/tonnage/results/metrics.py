@@ -45,7 +45,7 @@ class Latencies:
     p99: float | None = None
 
     def value(self, statistic: Statistic) -> float | None:
-        """One of them by its name."""
+        """Look a latency up by its name."""
         value: float | None = getattr(self, statistic)
         return value
 
@@ -60,7 +60,7 @@ def latencies(*, mean: float, p50: float, p90: float, p95: float, p99: float) ->
 
 @strict
 class TtftParts:
-    """Where a TTFT goes, in milliseconds; the parts before ``saved_ms`` sum to it."""
+    """The parts of a TTFT in milliseconds; those before ``saved_ms`` sum to it."""
 
     # the mean of the parts, or that of the requests around the 95th percentile
     statistic: Literal["mean", "p95"]
@@ -431,7 +431,7 @@ def gap_percentile_ns(gaps: NDArray[np.int64], percentile: float) -> float:
 
 
 def _gap_at(cumulated: NDArray[np.int64], percentile: float) -> float:
-    """The same of the number of gaps up to each bin."""
+    """The gap at a percentile, from the number of gaps up to each bin."""
     count = int(cumulated[-1])
     if not count:
         return math.nan
@@ -513,7 +513,7 @@ class Attained:
         return None if self.asked is None else self.share >= self.asked - 1e-9
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return asdict(self) | {"holds": self.holds}
 
 

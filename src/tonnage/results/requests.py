@@ -57,7 +57,7 @@ class Turns:
     alone_ns: NDArray[np.int64]
 
     def some(self, rows: slice | NDArray[np.int64]) -> Turns:
-        """Those of some of the requests."""
+        """Select the turns of some requests."""
         return Turns(
             session=self.session[rows], first=self.first[rows], alone_ns=self.alone_ns[rows]
         )
@@ -100,7 +100,7 @@ class Requests:
         return len(self.isl)
 
     def some(self, rows: slice | NDArray[np.int64]) -> Requests:
-        """Some of the requests; the gaps stay those of all."""
+        """Select some requests; the gaps stay those of all."""
         there = [
             name for name in (*ROW_COLUMNS, *SIMULATED_COLUMNS) if getattr(self, name) is not None
         ]

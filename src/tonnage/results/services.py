@@ -12,7 +12,7 @@ from tonnage.results.metrics import Latencies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamResult:
-    """What the requests of one stream saw."""
+    """The latencies of the requests of one stream."""
 
     name: str  # of the model or pipeline
     asked: str  # the traffic in words
@@ -27,7 +27,7 @@ class StreamResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:
-    """What one model did: batches by size in items, and the mean time in its queue."""
+    """The work of one model: batches by size in items, and the mean time in its queue."""
 
     name: str
     batches: dict[int, int]
@@ -45,7 +45,7 @@ class ServiceResult:
     busy: tuple[float, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return asdict(self)
 
 
@@ -58,7 +58,7 @@ class ServiceSweep:
     points: tuple[ServiceResult, ...]  # the result at each
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return asdict(self)
 
 
@@ -102,5 +102,5 @@ class SizedService:
     curve: ServiceSweep | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return asdict(self)

@@ -57,7 +57,7 @@ _WINDOW = b"tonnage.window_ns"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a run folder holds."""
+    """The contents of a run folder."""
 
     scenario: dict[str, Any]
     requests: Requests
@@ -66,7 +66,7 @@ class Run:
 
 
 def json_text(document: Any) -> str:
-    """A document as indented JSON with a line end; NaN and infinities become null."""
+    """Write a document as indented JSON with a line end; NaN and infinities become null."""
     return json.dumps(_plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -471,8 +471,8 @@ class RunWriter:
         self._writers[name].write_table(table)
 
     def finish(self) -> Requests:
-        """The whole record, read back, or from memory where it cannot be written; no batch may
-        follow.
+        """Return the whole record, read back, or from memory where it cannot be written; no batch
+        may follow.
         """
         import pyarrow.parquet as pq
 

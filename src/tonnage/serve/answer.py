@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from tonnage.serve.dialect import Refused
 from tonnage.serve.metrics import Ended, Metrics
 from tonnage.serve.request import Asked
 from tonnage.serve.script import Script
 from tonnage.serve.tokens import Prompt
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class StopTexts:
@@ -48,7 +45,7 @@ class StopTexts:
         return text[: len(text) - pending]
 
     def rest(self) -> str:
-        """What was held back, when nothing more comes."""
+        """Return the text that was held back, when nothing more comes."""
         pending, self._held = self._held, ""
         return pending
 
@@ -92,7 +89,7 @@ class Piece:
 
 
 class Source(Protocol):
-    """Where the pieces of an answer come from; everything is called on the loop's thread."""
+    """The source of the pieces of an answer; everything is called on the loop's thread."""
 
     @property
     def engine(self) -> str:
@@ -108,7 +105,7 @@ class Source(Protocol):
 
     @property
     def preemptions(self) -> int:
-        """How often it lost its blocks."""
+        """The number of times that the request was preempted."""
 
     @property
     def cached(self) -> int:

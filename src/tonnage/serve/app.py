@@ -38,7 +38,7 @@ TOO_MANY = 429
 
 
 class Engines(Protocol):
-    """What answers: simulated instances, or a real engine."""
+    """The engines that answer: simulated instances, or a real one."""
 
     @property
     def metrics(self) -> Metrics:
@@ -69,7 +69,7 @@ def _set() -> asyncio.Event:
 
 @dataclass(slots=True, kw_only=True)
 class Service:
-    """What the application serves."""
+    """The model and engines that the application serves, with their settings."""
 
     engines: Engines
     reader: Reader  # makes prompts of texts
@@ -352,7 +352,7 @@ def begun(service: Service, asked: Asked) -> list[Answer]:
 
 
 def reply_of(service: Service, asked: Asked, number: str) -> Reply:
-    """What all parts of a reply have in common."""
+    """The fields that all parts of a reply have in common."""
     call_id, now = f"chatcmpl-tool-{secrets.token_hex(7)}", int(time.time())
     return Reply(
         asked=asked,

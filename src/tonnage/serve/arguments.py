@@ -11,7 +11,7 @@ from tonnage.spec.typed_values import about
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedArguments:
-    """What is served, and where."""
+    """The arguments of what is served, and where."""
 
     model: str | None = about(
         "Catalog id or path of a config.json; for openvino a GGUF file or a folder in OpenVINO's"
@@ -40,7 +40,7 @@ class ServedArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetArguments(ServedArguments):
-    """How many instances there are."""
+    """The arguments of the fleet: how many instances there are."""
 
     instances: int | None = about("Engines behind one router (default: 1, or what the plan says).")
     router: str = about(

@@ -16,7 +16,7 @@ MOST_BYTES = 2**18  # of a header
 
 
 class _Awaited:
-    """A connection that is closed where a header takes longer than ``HEADER_S``."""
+    """A connection that closes itself where a header takes longer than ``HEADER_S``."""
 
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
@@ -76,7 +76,9 @@ class BoundedHeaders(_Awaited, HttpToolsProtocol):
 
 
 class BoundedStrictHeaders(_Awaited, H11Protocol):
-    """The same of the stricter reader, which bounds the bytes of a header itself, by 16 kB."""
+    """Bounds the seconds of a header for the stricter reader, which bounds its bytes itself, by 16
+    kB.
+    """
 
     def handle_events(self) -> None:
         """Wait no longer where a request has begun."""

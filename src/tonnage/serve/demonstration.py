@@ -39,7 +39,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What came of killing one instance under load."""
+    """The effect of killing one instance under load."""
 
     instance: str  # the one that was killed
     after_s: float  # seconds into the load

@@ -53,7 +53,7 @@ _BITS = 2**32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong."""
+    """One fault to inject."""
 
     kind: Kind
     instance: int | None = None  # where; None for everywhere
@@ -64,7 +64,7 @@ class Fault:
     after: int = 1  # tokens after which a stream breaks off
 
     def words(self) -> str:
-        """As it is written, less the instance."""
+        """Write the fault without its instance."""
         times = (f" from={self.start_s}s" if self.start_s else "") + (
             f" to={self.end_s}s" if math.isfinite(self.end_s) else ""
         )
@@ -189,7 +189,7 @@ def clock_changes(faults: Sequence[Fault], instance: int) -> tuple[tuple[float, 
 
 
 class Faults:
-    """What goes wrong on a server: from its first request on, and what is set while it runs."""
+    """The faults of a server, from its first request on or set while it runs."""
 
     def __init__(
         self,

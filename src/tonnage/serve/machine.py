@@ -74,8 +74,8 @@ class Machine:
 
     @property
     def label(self) -> str:
-        """In a line, such as "8 × NVIDIA H100 80GB HBM3, driver 580.65.06, 224 cores, 2,000
-        GiB".
+        """Describe the machine in a line, such as "8 × NVIDIA H100 80GB HBM3, driver 580.65.06, 224
+        cores, 2,000 GiB".
         """
         counted: dict[str, int] = {}
         for device in self.devices:

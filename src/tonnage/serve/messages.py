@@ -84,7 +84,7 @@ def _error(error: Refused) -> JSONResponse:
 
 
 def _check(said: Mapping[str, Any]) -> None:
-    """What vLLM checks along with the schema."""
+    """Check what vLLM checks along with the schema."""
     max_tokens, thinking = said["max_tokens"], said.get("thinking") or {}
     if not said["model"]:
         raise value_error("Model is required", said["model"], "model")
@@ -98,7 +98,7 @@ def _check(said: Mapping[str, Any]) -> None:
 
 
 def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The same request of the chat API."""
+    """Convert the request to one of the chat API."""
     messages = [{"role": "system", "content": _text(said["system"])}] if said.get("system") else []
     for message in said["messages"]:
         messages += _messages(message["role"], message["content"], said["model"])

@@ -117,7 +117,7 @@ class Prompts:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """What the collector shows."""
+    """The values that the collector shows."""
 
     prompts: dict[str, Prompts] = field(default_factory=dict)  # by instance
     asleep: str = "awake"  # "awake", "weights_offloaded" or "discard_all"
@@ -127,7 +127,7 @@ class State:
     loaded: Mapping[str, object] = field(default_factory=dict)
 
     def of(self, engine: str) -> Prompts:
-        """Those of an instance."""
+        """The values of one instance."""
         return self.prompts.setdefault(engine, Prompts())
 
 
@@ -313,7 +313,7 @@ class Http:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one engine holds at a moment."""
+    """The requests and blocks that one engine holds at a moment."""
 
     engine: str
     running: int  # and waiting: requests with a slot, and in the queue
@@ -325,7 +325,7 @@ class Load:
 
 
 class Present(Collector):
-    """What the engines hold at the moment of a scrape."""
+    """The load of all engines at the moment of a scrape."""
 
     def __init__(
         self, loads: Callable[[], Iterable[Load]], labels: Mapping[str, str], names: at.Published
@@ -614,7 +614,7 @@ class Metrics:
             self._refused.inc()
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
+        """Write all metrics in Prometheus' text format."""
         for of in self._instances.values():
             of.flush()
         return client.generate_latest(self.registry)

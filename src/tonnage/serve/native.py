@@ -94,7 +94,7 @@ def _sglang_routes(service: Service) -> list[Route]:
         return JSONResponse(documents[0] if alone else documents)
 
     async def healthy(request: Request) -> Response:
-        """One token is generated, as SGLang does it."""
+        """Generate one token, as SGLang's health check does."""
         generation = asked_of(
             "completions",
             {"prompt": [0], "max_tokens": 1, "temperature": 0},
@@ -157,7 +157,7 @@ def _several(given: Mapping[str, Any]) -> bool:
 
 
 def _completion(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same request as a completion."""
+    """Convert the request to a completion."""
     if (given.get("text") is None) == (given.get("input_ids") is None):
         raise Refused("Either text, input_ids or input_embeds should be provided.")
     parameters = given.get("sampling_params") or {}
@@ -189,7 +189,7 @@ class _Generated:
         self._reply, self._began = reply, time.monotonic()
 
     def document(self, answer: Answer, text: str, ids: list[int]) -> dict[str, Any]:
-        """An answer as far as it has come."""
+        """Write the answer as far as it has come."""
         finish: dict[str, Any] | None = {"type": answer.finish} if answer.finish else None
         if finish is not None and answer.finish == "length":
             finish["length"] = answer.asked.osl

@@ -151,7 +151,7 @@ class Pipeline:
         self._commands.put(lambda: self._cancel(work))
 
     def load(self) -> Load:
-        """What it holds at this moment."""
+        """The requests and blocks that the pipeline holds at this moment."""
         engine_metrics, live = self._pipeline.get_metrics(), len(self._works)
         # the pipeline counts those of its last step
         running = min(int(engine_metrics.scheduled_requests), live)
@@ -202,7 +202,7 @@ class Pipeline:
                 self._step()  # lets the pipeline drop it, and with it its blocks
 
     def _step(self) -> None:
-        """One step of the engine, and its tokens on their way."""
+        """Run one step of the engine and send its tokens on."""
         try:
             if self._pipeline.has_non_finished_requests():
                 self._pipeline.step()
@@ -224,7 +224,7 @@ class Pipeline:
             self._deliver(deliveries)
 
     def _piece(self, work: Work) -> Piece | None:
-        """What a step made of one answer; None for nothing."""
+        """The piece that a step added to one answer; None where it added nothing."""
         from openvino_genai import GenerationFinishReason, GenerationStatus
 
         ids: list[int] = []
@@ -282,7 +282,7 @@ def _properties(settings: Settings) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How OpenVINO GenAI runs a model."""
+    """The settings with which OpenVINO GenAI runs a model."""
 
     model: Path  # a GGUF file, or a folder with a model in OpenVINO's format
     max_batch_size: int = 32  # requests that share a step

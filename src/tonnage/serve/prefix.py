@@ -123,7 +123,7 @@ class LiveContents:
         return self._rows[number].ids[place * self._size : (place + 1) * self._size]
 
     def salt(self, number: int) -> str:
-        """What keeps its blocks apart."""
+        """The salt that keeps a request's blocks apart."""
         return self._rows[number].salt
 
     def _fill(self, row: _Row) -> None:
@@ -191,7 +191,7 @@ class _Watched(PrefixCache):
 
     def _take(self) -> int:
         block = next(iter(self.idle))
-        key = self.named.get(block)
+        key = self.named[block]
         if key is not None:
             self.changes.append(Removed(name=key[0]))
         return super()._take()
@@ -247,7 +247,7 @@ class CachedEngine(Engine):
         return set() if self.watched is None else {name for name, _ in self.watched.names}
 
     def advance(self, until: int | None = None) -> Happened:
-        """As the simulator's, and tell of what has changed in the cache."""
+        """Advance as the simulator's engine does, and publish what has changed in the cache."""
         happened = super().advance(until)
         if len(self.steps) > 1:
             if self.stepped is not None:
@@ -264,7 +264,7 @@ class CachedEngine(Engine):
                 self.publish(changes)
 
     def tokens(self, job: Job) -> int:
-        """As the simulator's; without guesses it is one."""
+        """The tokens of a step, as the simulator counts them; one without speculation."""
         if self.drafted:
             return super().tokens(job)
         self.token(job)
@@ -279,7 +279,7 @@ class CachedEngine(Engine):
         if any(self.watched.refs):
             return False
         self.watched.names.clear()
-        self.watched.named.clear()
+        self.watched.named = [None] * len(self.watched.refs)
         self.watched.changes.append(Cleared())
         self._published()
         return True
@@ -301,7 +301,7 @@ class CachedEngine(Engine):
         return 0 if job is None else job.cached
 
     def preemptions(self, request: int | None = None) -> int:
-        """How often a request has lost its blocks; without one, how often any has."""
+        """The preemptions of a request; without one, those of all."""
         if request is not None:
             job = self.jobs.get(request)
             return 0 if job is None else job.preemptions
@@ -327,7 +327,7 @@ class CachedEngine(Engine):
 
     @property
     def queued(self) -> int:
-        """How many these are."""
+        """The number of queued requests."""
         return len(self.batcher.waiting) + len(self.coming)
 
 
@@ -338,7 +338,7 @@ END = (-1).to_bytes(8, "big", signed=True)
 
 
 def document_of(change: Change, block_tokens: int) -> dict[str, Any]:
-    """An event as vLLM writes it."""
+    """Write an event as vLLM does."""
     if isinstance(change, Cleared):
         return {"type": "AllBlocksCleared"}
     if not isinstance(change, Stored):

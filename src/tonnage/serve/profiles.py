@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import MemoryPlan, memory_plan
@@ -18,41 +18,35 @@ from tonnage.spec.hardware import Gpu
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision, find_precision
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
 # What an engine needs of a machine in addition to memory: the maker and the generation of its GPUs,
 # and their driver.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuda:
-    """What the builds of an engine that are published need."""
+    """The CUDA version and driver that an engine's published builds need."""
 
     version: str  # of CUDA that they are built with
     driver: str  # oldest driver that runs it
-    capability: str  # oldest generation of GPUs
 
 
-CUDA_12 = Cuda(version="12", driver="525.60.13", capability="7.0")
-CUDA_13 = Cuda(version="13", driver="580.65.06", capability="7.5")
+CUDA_12 = Cuda(version="12", driver="525.60.13")
+CUDA_13 = Cuda(version="13", driver="580.65.06")
 """Oldest drivers of CUDA 12 and 13 with minor-version compatibility (NVIDIA, CUDA Toolkit release
 notes, table 2; recalled, 2026-11-22)."""
 
 NEEDS: tuple[tuple[str, str, Cuda], ...] = (
     ("vllm", "0.20", CUDA_13),
     ("vllm", "0", CUDA_12),
-    ("sglang", "0.5.9", Cuda(version="13", driver="580.65.06", capability="8.0")),
-    ("sglang", "0", Cuda(version="12", driver="525.60.13", capability="8.0")),
-    ("tensorrt-llm", "1.1", Cuda(version="13", driver="580.65.06", capability="8.0")),
-    ("tensorrt-llm", "0", Cuda(version="12", driver="525.60.13", capability="8.0")),
+    ("sglang", "0.5.9", CUDA_13),
+    ("sglang", "0", CUDA_12),
+    ("tensorrt-llm", "1.1", CUDA_13),
+    ("tensorrt-llm", "0", CUDA_12),
     ("nim", "0", CUDA_12),
 )
 """Family of engines, first version, and what it needs. That vLLM's default builds are of CUDA 13
-from 0.20 on, and that it takes GPUs from 7.5 on, was read in its installation page and release
-notes (2026-11-22); those of the others are recalled. A build for an older CUDA may be installed in
-their place."""
+from 0.20 on was read in its installation page and release notes (2026-11-22); those of the others
+are recalled. A build for an older CUDA may be installed in their place."""
 
 
 def image_needs(image: str) -> Cuda:
@@ -78,7 +72,7 @@ def check_image(image: str, machine: Machine) -> None:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """A version as numbers, to be compared."""
+    """Split a version into numbers, to be compared."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
@@ -107,14 +101,14 @@ def missing(engine: EnginePreset, machine: Machine, devices: tuple[Device, ...])
         (
             device
             for device in devices
-            if device.capability and numbers(device.capability) < numbers(need.capability)
+            if device.capability and numbers(device.capability) < numbers(engine.capability)
         ),
         None,
     )
     if old is not None:
         return (
             f"{old.name} has compute capability {old.capability}, and {engine.name} needs"
-            f" {need.capability}"
+            f" {engine.capability}"
         )
     return ""
 

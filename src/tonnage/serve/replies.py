@@ -82,7 +82,7 @@ class Made:
 
 @dataclass(slots=True, kw_only=True)
 class Reply:
-    """What all parts of one reply have in common."""
+    """The fields that all parts of one reply have in common."""
 
     asked: Asked
     id: str  # of the reply; ``call_id`` of the calls of tools in it, which their places follow
@@ -351,7 +351,7 @@ class Reply:
         return f"token_id:{one}" if self.asked.tokens_as_ids else self.tokens.text([one])
 
     def chat_logprobs(self, answer: Answer, ids: Sequence[int], first: int) -> dict[str, Any]:
-        """Those of some tokens of a chat's answer, from place ``first`` on."""
+        """The logprobs of some tokens of a chat's answer, from place ``first`` on."""
         count, content = self.asked.logprobs or 0, []
         for place, token in enumerate(ids, first):
             odds = self._odds(answer, token, place, count)

@@ -155,13 +155,13 @@ class Adapter:
 
     @property
     def salt(self) -> str:
-        """What keeps its blocks in the prefix cache apart from those of others."""
+        """The salt that keeps its blocks in the prefix cache apart from those of others."""
         return f"\0{self.name}\0{self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What holds for every request of a server."""
+    """The limits of every request to a server."""
 
     models: tuple[str, ...]  # names that requests may have; an empty one means the first
     max_context: int = 0  # longest prompt plus output; 0 for no limit
@@ -308,7 +308,7 @@ def _speaks(said: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_model(name: str | None, limits: Limits) -> None:
-    """A model that is served. Raises Refused: another one."""
+    """Return the name of a model that is served. Raises Refused: it is another one."""
     if name and name not in limits.models and name not in limits.adapters:
         aliases = ", ".join(limits.models)
         words = f"The model `{name}` does not exist. Valid aliases: {aliases}."
@@ -369,7 +369,7 @@ def _sampling(said: Mapping[str, Any]) -> Sampling:
 
 
 def _grammar(said: Mapping[str, Any]) -> str:
-    """What the answer has to fit."""
+    """The grammar that the answer has to fit."""
     form, structured = said.get("response_format") or {}, said.get("structured_outputs") or {}
     if not structured and form.get("type", "text") == "text":
         return ""
@@ -474,7 +474,7 @@ def _text_of(message: Mapping[str, Any], model: str) -> str:
 
 
 def _prompts(said: Mapping[str, Any], reader: Reader) -> tuple[Prompt, ...]:
-    """Those of a completion."""
+    """Read the prompts of a completion."""
     prompt = said["prompt"]
     if said.get("suffix") is not None:
         why = (

@@ -190,7 +190,7 @@ def check_response(body: dict[str, Any]) -> None:
 
 
 def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
-    """The same request of the chat API."""
+    """Convert the request to one of the chat API."""
     messages: list[Any] = (
         [{"role": "system", "content": said["instructions"]}] if said.get("instructions") else []
     )

@@ -316,7 +316,7 @@ def embedding_routes(service: Service) -> list[Route]:
 
 
 def _prompts(service: Service, said: Mapping[str, Any]) -> tuple[Prompt, ...]:
-    """What is embedded."""
+    """Read the texts to embed."""
     name, max_context = said.get("model"), service.limits.max_context
     if name and name not in service.limits.models:
         raise Refused(f"The model `{name}` does not exist.", status=404, kind="NotFoundError")

@@ -92,7 +92,7 @@ def document(name: str = NEWEST) -> dict[str, Any]:
 
 @cache
 def body_of(path: str) -> pydantic.TypeAdapter[Any]:
-    """What checks the body of a path's POST."""
+    """The schema of the body of a path's POST."""
     names = [NEWEST, *([POOLING] if path == EMBEDDINGS else [])]
     schema = document(names[-1])["paths"][path]["post"]["requestBody"]["content"][
         "application/json"
@@ -323,7 +323,7 @@ _NO_STRUCTURE = {
 
 
 def refusal(message: str, param: str | None = None, value: Any = None) -> Refused:
-    """An error as vLLM words those of a single field."""
+    """Word an error of a single field as vLLM does."""
     if param is None:
         return Refused(message)
     return Refused(
@@ -353,9 +353,7 @@ def check_before(kind: str, body: Mapping[str, Any]) -> None:
 
 
 def check_salt(body: Mapping[str, Any]) -> None:
-    """What keeps a request's blocks apart is a text, if there is one. Raises Refused: it is
-    none.
-    """
+    """Check the salt of a request, if there is one. Raises Refused: it is no text."""
     salt = body.get("cache_salt")
     if salt is not None and not (isinstance(salt, str) and salt):
         raise refusal(
@@ -364,7 +362,7 @@ def check_salt(body: Mapping[str, Any]) -> None:
 
 
 def _check_trust(body: Mapping[str, Any]) -> None:
-    """What only a server takes that trusts its clients."""
+    """Refuse the fields that only a server takes that trusts its clients."""
     for name, what in (
         ("mm_processor_kwargs", "preprocessing"),
         ("media_io_kwargs", "media loading"),
@@ -520,7 +518,7 @@ def _check_tools(body: Mapping[str, Any]) -> None:
 
 
 def check_choices(count: int) -> None:
-    """How many answers to a prompt there may be. Raises Refused: fewer or more."""
+    """Check the number of answers to a prompt. Raises Refused: too few or too many."""
     if count < 1:
         raise Refused(f"n must be at least 1, got {count}.")
     if count > MOST_CHOICES:

@@ -120,7 +120,7 @@ def _drawn(lengths: Lengths, key: int) -> int:
 
 
 def _thought(asked: Asked, key: int, tokens: Tokens, lengths: Lengths) -> list[Said]:
-    """What a model that reasons thinks before it answers."""
+    """Write the reasoning of a model before its answer."""
     if not asked.reasons:
         return []
     chosen = [
@@ -134,7 +134,7 @@ def _thought(asked: Asked, key: int, tokens: Tokens, lengths: Lengths) -> list[S
 
 
 def _structured(asked: Asked, key: int, tokens: Tokens) -> list[Said] | None:
-    """A value that fits a grammar, or calls of tools; None for words."""
+    """Write a value that fits a grammar, or calls of tools; None for words."""
     if asked.tools and asked.tool_choice != "none":
         calls = _calls(asked, key, tokens)
         if asked.tool_choice != "auto" or len(calls) < asked.osl:
@@ -143,7 +143,7 @@ def _structured(asked: Asked, key: int, tokens: Tokens) -> list[Said] | None:
 
 
 def _value(grammar: str, key: int, tokens: Tokens, most: int) -> list[Said]:
-    """A value as tokens; a short one where a longer one has no room."""
+    """Write a value as tokens; a short one where a longer one has no room."""
     words = tokens.pieces(value_of(grammar, key))
     if len(words) >= most:
         words = tokens.pieces(value_of(grammar, key, longest=0))

@@ -42,7 +42,7 @@ DRAIN_S = 10  # Seconds that streams have to end after the server got a signal
 
 
 def _free(rank: int) -> tuple[int, float]:
-    """An adapter that takes nothing."""
+    """Load an adapter at no cost."""
     return 0, 0.0
 
 
@@ -88,7 +88,7 @@ class Served:
 
     @property
     def endpoints(self) -> list[Served]:
-        """What each port serves."""
+        """The endpoints of each port."""
         if not self.rank_ports:
             return [self]
         alone = replace(self, instances=1, ranks=1, rank_ports=False)
@@ -163,9 +163,7 @@ class Served:
         return blocks, seconds / self.speed
 
     def _publisher(self, instance: Instance) -> Publisher:
-        """What publishes the events of an instance, whose rank is its number."""
-        from tonnage.serve.prefix import Publisher
-
+        """The publisher of an instance's events, whose rank is its number."""
         engine = instance.engine
         if engine.watched is None:
             raise InputError(

@@ -140,7 +140,7 @@ class Simulated:
 
 
 class SimulatedSource:
-    """One request in the fleet."""
+    """The source of a request's answer in the simulated fleet."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class SimulatedSource:
 
     @property
     def preemptions(self) -> int:
-        """How often it lost its blocks."""
+        """The number of times that the request was preempted."""
         return 0 if self._at is None else self._at.engine.preemptions(self._number)
 
     def begin(self, answer: Answer) -> None:
@@ -235,7 +235,7 @@ class SimulatedSource:
         self._answer.take(self._piece(tokens, ends=status == COMPLETED))
 
     def _piece(self, tokens: int, *, ends: bool) -> Piece:
-        """What the next tokens say, up to one that ends the answer."""
+        """The text of the next tokens, up to one that ends the answer."""
         if tokens == 1 and not self._stops:
             token = self._script.token(self._made)
             if token.part == "content":

@@ -61,12 +61,12 @@ def written_grammar(text: str) -> str:
 
 
 def choice_grammar(choices: list[str]) -> str:
-    """One of several texts, as a grammar."""
+    """The grammar of one of several texts."""
     return written_grammar(f"start: {' | '.join(json.dumps(choice) for choice in choices)}")
 
 
 def _compiled(grammar: str) -> str:
-    """The same grammar, if it can be compiled."""
+    """Compile a grammar. Raises Refused: it cannot be."""
     error = _matcher(grammar).get_error()
     if error:
         raise Refused(f"Grammar error: {error.strip()[:MOST_QUOTED]}")

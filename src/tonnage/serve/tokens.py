@@ -44,7 +44,7 @@ class Tokens(Protocol):
 
     @property
     def words(self) -> Sequence[Word]:
-        """What answers are made of."""
+        """The tokens that answers are made of."""
 
     @property
     def size(self) -> int:
@@ -61,7 +61,7 @@ class Tokens(Protocol):
         """Text of tokens."""
 
     def pieces(self, text: str) -> list[Word]:
-        """A text as tokens, each with its part of it."""
+        """Split a text into tokens, each with its part of the text."""
 
 
 class Fours:
@@ -94,7 +94,7 @@ class Fours:
         )
 
     def pieces(self, text: str) -> list[Word]:
-        """A text as tokens."""
+        """Split a text into tokens."""
         return [
             Word(id=identifier, text=text[CHARACTERS * i : CHARACTERS * (i + 1)])
             for i, identifier in enumerate(self.ids(text))
@@ -195,7 +195,7 @@ class Prompt:
 
     @property
     def tokens(self) -> int:
-        """How many there are."""
+        """The number of prompt tokens."""
         return len(self.ids)
 
 
@@ -236,7 +236,7 @@ class TokenReader:
         return Prompt(ids=(*identifiers, 1, _role("assistant")))
 
     def ids(self, ids: Sequence[int]) -> Prompt:
-        """As they are, where the vocabulary has them."""
+        """Return the ids unchanged where the vocabulary has them."""
         beyond = next(
             (identifier for identifier in ids if not 0 <= identifier < self.tokens.size), None
         )
@@ -246,7 +246,7 @@ class TokenReader:
 
 
 def _whole(text: str) -> str:
-    """A text that no half of a character is in."""
+    """Return a text without the half of a character at its end."""
     try:
         text.encode()
     except UnicodeEncodeError:

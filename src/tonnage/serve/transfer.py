@@ -55,7 +55,7 @@ class Waiting:
 
 @dataclass(slots=True, kw_only=True)
 class Transfers:
-    """What a server hands on, or receives."""
+    """The caches that a server hands on, or receives."""
 
     role: Role  # whether its engines compute prompts for others, or decode what others computed
     link: KvLink  # between both

@@ -46,7 +46,7 @@ NO_LOOK = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Autoscale:
-    """How a fleet is scaled."""
+    """The rules by which a fleet is scaled."""
 
     metric: Metric  # "outstanding" requests of an instance, or their "rate" in requests per second
     target: float  # of the metric for one instance, above 0
@@ -83,12 +83,12 @@ class Autoscale:
 
     @property
     def instances(self) -> int:
-        """The most that are held at once."""
+        """The largest number of instances that are held at once."""
         return self.most + self.warm
 
 
 class Scaler(NamedTuple):
-    """What a controller observes, and what it keeps."""
+    """The observations and the state of a controller."""
 
     # int64: code of the metric, least, most, warm, and in picoseconds start, hold and interval
     rule: Sequence[int]
@@ -151,7 +151,7 @@ def next_look(s: Scaler) -> int:
 
 
 def place_fails(s: Scaler, i: int) -> int:
-    """What is in the ``i``-th place is gone; 1 where something did."""
+    """Remove the instance in the ``i``-th place; 1 where there was one."""
     in_use = 0 if s.phase[i] == OFF else 1
     s.phase[i] = OFF
     s.broken[i] = 1

@@ -45,7 +45,7 @@ RETRIES: dict[str, int] = {name: code for code, name in enumerate(get_args(Retry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
-    """How often instances fail, and for how long."""
+    """The frequency and the length of instances' failures."""
 
     mtbf_s: float  # mean seconds from a return to the next failure, above 0
     # mean seconds of a repair, 0 or more; restarting and loading the weights are part of it
@@ -76,7 +76,7 @@ class Outages:
     back: NDArray[np.int64]
 
     def failures(self, until: int) -> int:
-        """How many are at or before an instant."""
+        """The number of failures at or before an instant."""
         return int(((self.back == 0) & (self.at <= until)).sum())
 
     def availability(self, instances: int, until: int) -> float:
@@ -128,7 +128,7 @@ def outages_of(failures: Failures, instances: int, until: int, seed: int) -> Out
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """What failures and the controller did, from time 0 to the arrival of the last request."""
+    """The effect of failures and of the controller, from time 0 to the last arrival."""
 
     failures: int  # of instances; with a controller, of held instances
     restarts: int  # of instances between seasons
@@ -151,7 +151,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routed:
-    """What a fleet's run leaves behind."""
+    """The result of a fleet's run."""
 
     # the record in the order of the trace; ``instance`` says who served each, the last one where a
     # request was sent again. A request that was lost has failed.
@@ -163,7 +163,7 @@ class Routed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What changes while a fleet runs."""
+    """The changes of a fleet while it runs."""
 
     outages: Outages | None = None  # failures and returns; None where nothing fails
     retry: Retry = "unanswered"  # what becomes of requests in flight at a failure
@@ -199,14 +199,16 @@ class Changes:
         return int(trace.due_ps[-1]) if len(trace) else 0
 
     def available(self, instances: int) -> list[int]:
-        """Which instances take requests at time 0."""
+        """The instances that take requests at time 0."""
         serve = instances if self.autoscale is None else self.autoscale.begins
         return [1] * serve + [0] * (instances - serve)
 
     def changed(
         self, instances: int, last: int, retried: int, failed: int, scaler: Scaler
     ) -> Changed:
-        """What came of it, with the requests that were sent again and the instances that failed."""
+        """The effect of the changes, with the requests that were sent again and the instances that
+        failed.
+        """
         import numpy as np
 
         scaled, restarting = self.autoscale is not None, self.seasons > 1
@@ -248,7 +250,7 @@ PARTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
-    """How long a restart takes."""
+    """The duration of a restart."""
 
     drain_s: float  # seconds for requests in flight to end
     start_s: float  # seconds from then until the instance serves again

@@ -54,7 +54,7 @@ class Disaggregated:
 
     @property
     def bytes_s(self) -> float:
-        """What a GPU sends."""
+        """The bytes per second that a GPU sends."""
         if self.link_bytes_s is not None:
             return self.link_bytes_s
         gpu = self.prefill.gpu
@@ -156,9 +156,11 @@ def pool_engines(
     """The engines of a pool; engines that get requests ``inside``, from other engines, are reached
     without a front end.
     """
+    from tonnage.simulator.engine import engine_of
+
     if inside:
         spec = replace(spec, step=spec.step.inside)
     return [
-        spec.plain_engine(seed=place) if plain else spec.engine(seed=place, ends_only=inside)
+        spec.plain_engine(seed=place) if plain else engine_of(spec, seed=place, ends_only=inside)
         for place in range(count)
     ]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.results.requests import UNFINISHED
+from tonnage.results.requests import UNFINISHED, Requests
 from tonnage.simulator.kernel.build import check_engine, machine, rows_for, set_arrival, settings
 from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.memory import (
@@ -34,15 +34,14 @@ from tonnage.simulator.kernel.memory import (
     Machine,
 )
 from tonnage.simulator.kernel.run import copied, grown, log_of, requests_of, without_first
-from tonnage.simulator.request import CANCELLED, Happened, check_received
+from tonnage.simulator.request import CANCELLED, Happened, Request, check_received
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.perf.step import StepModel
-    from tonnage.results.requests import Requests
-    from tonnage.simulator.request import Request
+    from tonnage.simulator.spec import EngineSpec
 
 _ROWS = 64
 _LOG = 4096
@@ -142,7 +141,7 @@ class Engine:
         elif m.rows.status[row] != UNFINISHED:
             return False
         else:
-            drive(m, self.now, row)
+            drive.enter(drive.address(m), m, self.now, row)
         self._cancelled.append((request, self.now))
         return True
 
@@ -213,7 +212,7 @@ class Engine:
         parts = [_cancelled(self._cancelled)]
         self._cancelled = []
         while True:
-            drive(m, NEVER if until is None else until, _NOBODY)
+            drive.enter(drive.address(m), m, NEVER if until is None else until, _NOBODY)
             parts.append(_read(m))
             if not _was_full(m, len(parts[-1][0])):
                 break
@@ -265,11 +264,11 @@ class Engine:
 
     @property
     def queued(self) -> int:
-        """How many requests have no slot: those of the queue, and those on their way to it."""
+        """The number of requests without a slot: in the queue, and on their way to it."""
         return int(self._machine.state["queued"] + self._machine.state["coming"]) + len(self._new)
 
     def preemptions(self, request: int | None = None) -> int:
-        """How often a request has lost its blocks; without one, how often any has."""
+        """The preemptions of a request; without one, those of all."""
         self._send()
         counts = self._machine.rows.preemptions
         if request is None:
@@ -278,29 +277,8 @@ class Engine:
         return 0 if row == _NOBODY else int(counts[row])
 
     @property
-    def outstanding_tokens(self) -> int:
-        """Prompt tokens not computed and output tokens not made, of all requests that were
-        submitted and have not ended.
-        """
-        m = self._machine
-        rows, slots, waiting = m.rows, self._slots(), self._waiting_rows()
-        running = (
-            np.maximum(slots["isl"] - slots["computed"], 0) + slots["osl"] - slots["generated"]
-        )
-        there = np.concatenate([waiting, np.arange(m.state["arrived"], self._sent())])
-        prompts = np.where(
-            (rows.generated[there] > 0) & (rows.preemptions[there] == 0), 0, rows.isl[there]
-        )
-        queued = prompts + rows.osl[there] - rows.generated[there]
-        new = sum(
-            request.osl - 1 if request.received else request.isl + request.osl
-            for request in self._new
-        )
-        return int(running.sum() + queued.sum()) + new
-
-    @property
     def last_step_ps(self) -> int:
-        """How long the last step took, in picoseconds."""
+        """The duration of the last step, in picoseconds."""
         return int(self._machine.state["lasts"])
 
     def hold(self, blocks: int) -> int:
@@ -325,7 +303,7 @@ class Engine:
         )
 
     def _sent(self) -> int:
-        """How many rows have been put on their way."""
+        """The number of rows that have been sent."""
         return int(self._machine.state["arrived"] + self._machine.state["coming"])
 
     def _slots(self) -> NDArray[Any]:
@@ -363,7 +341,7 @@ class Engine:
         self._put(columns[:, np.argsort(columns[3], kind="stable")], first)
         if self._machine.cfg["leaps"] and self._machine.state["phase"] == UNDER_WAY:
             # steps that are under way together are cut where the new ones are heard
-            drive(self._machine, self.now, _NOBODY)
+            drive.enter(drive.address(self._machine), self._machine, self.now, _NOBODY)
 
     def _withdraw(self, row: int) -> None:
         """Take a request that is on its way out of the rows."""
@@ -403,3 +381,9 @@ def _was_full(m: Machine, read: int) -> bool:
         and read > 0
         and read + int(m.state["coming"]) + int(m.cfg["slots"]) > m.log.at.size
     )
+
+
+def engine_of(spec: EngineSpec, *, seed: int = 0, ends_only: bool = False) -> Engine:
+    """The engine of a spec at time 0; the arguments are those of ``Engine``."""
+    more: dict[str, Any] = {"windows": spec.windows, "max_context": spec.max_context}
+    return Engine(spec.step, spec.knobs, spec.blocks, seed=seed, ends_only=ends_only, **more)

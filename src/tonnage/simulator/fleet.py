@@ -37,7 +37,6 @@ from tonnage.units import PS_PER_NS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.simulator.kernel.memory import Machine
     from tonnage.spec.workload import Trace
 
 
@@ -185,7 +184,9 @@ class _Fleet:
                 self.look(int(looks))
 
     def fail_or_return(self, at: int) -> None:
-        """The next failure, with what becomes of the requests in flight, or the next return."""
+        """Let the next instance fail, and settle its requests in flight, or let the next one
+        return.
+        """
         outages, retry = self.changes.outages, self.changes.retry
         if outages is None:
             return
@@ -318,22 +319,10 @@ def simulate_routed(
     return run_fleet(trace, machines, router, seed=seed, weight=weight, changes=changes)
 
 
-def warm_up_fleet() -> None:
-    """Compile the loop of fleets, or load it from numba's cache, by a run of one request."""
-    trace, machine = _one_request()
-    run_fleet(trace, [machine], "round-robin")
-
-
 def compile_fleet() -> None:
-    """As ``warm_up_fleet``, but without the loop of one engine, for another process to find:
-    nothing runs.
+    """Compile the loop of fleets without that of one engine, for another process to find, by one
+    request and an engine that takes it; nothing runs.
     """
-    trace, machine = _one_request()
-    compile_for(trace, [machine])
-
-
-def _one_request() -> tuple[Trace, Machine]:
-    """A request, and an engine that takes it."""
     import numpy as np
 
     from tonnage.perf.step import StepModel
@@ -352,6 +341,5 @@ def _one_request() -> tuple[Trace, Machine]:
         kv_fraction=0.9,
     )
     engine = Engine(StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), knobs, 2)
-    return Trace(
-        due_ps=np.zeros(1, np.int64), isl=ones, osl=ones, concurrency=0, turnaround_ps=0
-    ), engine.machine
+    trace = Trace(due_ps=np.zeros(1, np.int64), isl=ones, osl=ones, concurrency=0, turnaround_ps=0)
+    compile_for(trace, [engine.machine])

@@ -89,7 +89,7 @@ class LessonStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonResult(InNotebooks):
-    """What happened; times in ticks, a mean over nothing is NaN."""
+    """The result of the lesson; times in ticks, a mean over nothing is NaN."""
 
     e2e: float  # mean time from the request's making to its last token, over complete requests
     ttft: float  # mean time from its making to its first token, over requests that have one
@@ -158,7 +158,7 @@ class _Request:
         return self.chunks_left > 0
 
     def advance(self) -> None:
-        """One prefill chunk, the last of which gives the first token, or one token."""
+        """Compute one prefill chunk, the last of which gives the first token, or make one token."""
         if self.in_prefill:
             self.chunks_left -= 1
         if not self.in_prefill:
@@ -269,7 +269,7 @@ class _Engine:
         return LessonStep(start=start, duration=duration, slots=drawn, queued=len(self.queue))
 
     def result(self, steps: tuple[LessonStep, ...] = ()) -> LessonResult:
-        """What has happened up to now."""
+        """The result up to now."""
         return LessonResult(
             e2e=self.e2e.value,
             ttft=self.ttft.value,
@@ -330,7 +330,7 @@ MOST_SLOTS = 32
 
 
 def _band(ticks: list[LessonStep], first: int, label: int) -> Iterator[str]:
-    """One width of the drawing: a ruler, the slots, the length of the queue."""
+    """Draw one width of the picture: a ruler, the slots, the length of the queue."""
     slots = len(ticks[0].slots)
     stride = 5 if max(tick.queued for tick in ticks) < 1_000 and first + len(ticks) < 10_000 else 10
     yield (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Delivery(NamedTuple):
-    """What a client gets of a request at an instant: tokens, or its end without one."""
+    """A delivery to a client at an instant: tokens, or the end of a request without one."""
 
     at: int  # picoseconds
     number: int  # of the request

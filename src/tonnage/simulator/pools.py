@@ -30,7 +30,7 @@ import numpy as np
 
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
-from tonnage.simulator.request import Request
+from tonnage.simulator.request import Happened, Request
 from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS, View, memory_of
 from tonnage.simulator.router import Request as Routed
 from tonnage.units import PS_PER_NS, PS_PER_S
@@ -38,7 +38,6 @@ from tonnage.units import PS_PER_NS, PS_PER_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.simulator.request import Happened
     from tonnage.spec.workload import Trace
 
 ENDED, COME, HANDED, RELEASED = range(4)
@@ -50,7 +49,7 @@ COUNTING = ("least-outstanding", "round-robin", "random", "power-of-two", "weigh
 
 
 class PooledEngine(Protocol):
-    """What a pool asks of an engine; ``Engine`` and ``reference.Engine`` have it."""
+    """The interface of an engine in a pool; ``Engine`` and ``reference.Engine`` have it."""
 
     now: int
 
@@ -58,7 +57,7 @@ class PooledEngine(Protocol):
         """Send a request."""
 
     def next_event(self) -> int | None:
-        """When something may happen next."""
+        """The instant of the engine's next event."""
 
     def advance(self, until: int | None = None) -> Happened:
         """Do all that happens up to an instant."""
@@ -71,7 +70,7 @@ class PooledEngine(Protocol):
 
     @property
     def last_step_ps(self) -> int:
-        """How long the last step took."""
+        """The duration of the last step, in picoseconds."""
 
     def requests(self) -> Requests:
         """The record until now."""
@@ -123,7 +122,7 @@ class _Member:
 
 
 class _Router:
-    """What gives requests to the engines of one pool."""
+    """Gives requests to the engines of one pool."""
 
     def __init__(self, name: str, count: int, seed: int) -> None:
         self.choose, self.memory, self.requests, self.sent = (
@@ -207,7 +206,7 @@ class Pools:
             self.send(self.program_free)
 
     def go(self) -> None:
-        """From the first request to the last token."""
+        """Run from the first request to the last token."""
         waits = [math.inf] * len(self.members)
         while True:
             outside = self.events[0][0] if self.events else math.inf

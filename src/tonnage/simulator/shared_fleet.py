@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +21,9 @@ from tonnage.results.requests import ROW_COLUMNS, UNFINISHED
 from tonnage.simulator.autoscaler import scaler_of
 from tonnage.simulator.changes import NO_CHANGES, Routed
 from tonnage.simulator.member import Member, PrefixIndex, view_of
-from tonnage.simulator.reference import Waiting
+from tonnage.simulator.reference import Engine, Waiting
 from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
-
-if TYPE_CHECKING:
-    from tonnage.simulator.reference import Engine
-    from tonnage.spec.workload import Trace
+from tonnage.spec.workload import Trace
 
 NEVER = 1 << 62
 

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.simulator.kernel import is_compiled, warm_up
+from tonnage.simulator import reference
+from tonnage.simulator.kernel import is_compiled, run_instance, warm_up
+from tonnage.simulator.kernel.build import check_engine
 from tonnage.simulator.kernel.driven import loop_of
 from tonnage.simulator.rules import is_for_reference
-from tonnage.simulator.spec import instance_spec
+from tonnage.simulator.spec import EngineSpec, instance_spec, pooled, rank_traces
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.workload import ClosedLoop, OpenLoop, TraceArrivals
+from tonnage.spec.workload import ClosedLoop, OpenLoop, Trace, TraceArrivals, Workload
 from tonnage.units import PS_PER_NS, to_ps
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
     from tonnage.results.requests import Requests
     from tonnage.spec.deployment import Deployment
-    from tonnage.spec.workload import Workload
 
 Point = tuple["Deployment", "Workload"]
 """One run of ``simulate_many``."""
@@ -165,11 +166,43 @@ def _one(
     plain = stop is None or _is_plain(point)
     trace = workload.trace(seed)
     spec = instance_spec(deployment, workload, tiers=tiers)
-    record = spec.run(
-        trace, window_ps=-1 if window_s is None else to_ps(window_s), plain=plain, stop=stop
+    record = run(
+        spec, trace, window_ps=-1 if window_s is None else to_ps(window_s), plain=plain, stop=stop
     )
     capped = isinstance(workload.arrivals, OpenLoop) and workload.arrivals.in_flight
     return replace(record, due_ns=trace.due_ps // PS_PER_NS) if capped else record
+
+
+def run(
+    spec: EngineSpec,
+    trace: Trace,
+    *,
+    window_ps: int = -1,
+    plain: bool = False,
+    stop: NDArray[np.int64] | None = None,
+) -> Requests:
+    """The requests of a trace on an instance: on each attention rank its share. Raises InputError:
+    what cannot be run.
+
+    ``window_ps`` says when the run stops; -1 to run to the end. ``plain`` takes the reference,
+    which needs no compiler and gives the same record. ``stop`` is that of ``kernel.run_recorded``.
+    """
+    traces = rank_traces(trace, spec.ranks)
+    if not plain:
+        return run_instance(spec, traces, window_ps=window_ps, stop=stop)[0]
+    check_engine(spec.step, spec.knobs, spec.blocks)
+    ran = reference.run_ranks(
+        traces,
+        spec.ranks,
+        spec.step,
+        spec.knobs,
+        spec.blocks,
+        windows=spec.windows,
+        window_ps=window_ps,
+        max_context=spec.max_context,
+        tiers=spec.tiers,
+    )
+    return pooled([rank.requests for rank in ran]) if spec.ranks > 1 else ran[0].requests
 
 
 def _watch(

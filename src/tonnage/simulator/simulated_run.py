@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import in_python
 from tonnage.notebook import InNotebooks
-from tonnage.results.breakdown import Violation, violations
-from tonnage.results.requests import FAILED
-from tonnage.spec.deployment import Alike, Deployment
+from tonnage.results.breakdown import ClassResult, Violation, by_class, violations
+from tonnage.results.metrics import Attained, Latencies, Summary, attained, counted_rows, of_rows
+from tonnage.results.requests import FAILED, Requests
+from tonnage.spec.deployment import Alike, Deployment, Slo
 from tonnage.spec.workload import ClosedLoop, OpenLoop, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
-    from tonnage.results.breakdown import ClassResult
-    from tonnage.results.metrics import Attained, Latencies, Summary
-    from tonnage.results.requests import Requests
     from tonnage.simulator.changes import Routed
-    from tonnage.spec.deployment import Slo
 
 
 ALTERNATING = (
@@ -78,8 +75,6 @@ class SimulatedRun(InNotebooks):
     @property
     def classes(self) -> tuple[ClassResult, ...]:
         """What each class of the traffic saw; empty where there are none."""
-        from tonnage.results.breakdown import by_class
-
         classes = self.workload.classes
         place = self.workload.trace(self.seed).priority if classes else None
         return () if place is None else by_class(self.requests, place, classes, self.limits)
@@ -87,8 +82,6 @@ class SimulatedRun(InNotebooks):
     @property
     def attained(self) -> tuple[Attained, ...]:
         """Goodput inside the limits, and the joint attainment of each limit on it."""
-        from tonnage.results.metrics import attained
-
         return attained(self.requests, self.limits)
 
     @property
@@ -224,8 +217,6 @@ class SimulatedRun(InNotebooks):
         """For each group of unlike instances, its share of the requests, and its TTFT and E2E in
         milliseconds.
         """
-        from tonnage.results.metrics import counted_rows, of_rows
-
         record, groups, first = self.requests, [], 0
         rows = counted_rows(record)
         for group in self.unlike:
@@ -341,7 +332,7 @@ class SimulatedSweep(InNotebooks):
         return self.runs[place]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         missing = [{**settings, "reason": in_python(reason)} for settings, reason in self.left_out]
         return {
             "points": [run.to_json() for run in self.runs],
@@ -404,7 +395,7 @@ class FleetFacts:
     violations: tuple[Violation, ...]  # of the limits
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return asdict(self) | {"violations": [asdict(violation) for violation in self.violations]}
 
 

@@ -1,5 +1,4 @@
-"""What an engine is when it runs, assembled once for everybody who simulates one, and the runs of
-an instance of it.
+"""What an engine is when it runs, assembled once for everybody who simulates one.
 
 The attention ranks of an instance (``Parallelism.dp``) have separate requests and KV caches, and go
 in lockstep (``reference.Ranks``); a router inside the instance gives them requests, or clients, in
@@ -13,25 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.perf.memory import memory_plan
+from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.perf.terms import step_model
-from tonnage.results.requests import ROW_COLUMNS, SIMULATED_COLUMNS, Turns
-from tonnage.spec.deployment import NO_WINDOWS, Windows
-from tonnage.spec.workload import Split, Trace
+from tonnage.results.requests import ROW_COLUMNS, SIMULATED_COLUMNS, Requests, Turns
+from tonnage.spec.deployment import NO_WINDOWS, Deployment, EngineKnobs, Windows
+from tonnage.spec.workload import Split, Trace, Workload
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.perf.memory import MemoryPlan
     from tonnage.perf.pipeline import EstimatedInstance
     from tonnage.perf.step import StepModel
-    from tonnage.results.requests import Requests
-    from tonnage.simulator.engine import Engine
-    from tonnage.simulator.request import StepRecord
     from tonnage.simulator.tiers import Tier
-    from tonnage.spec.deployment import Deployment, EngineKnobs
-    from tonnage.spec.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,15 +42,6 @@ class EngineSpec:
     ranks: int = 1  # attention ranks of the instance, each an engine by this spec
     tiers: Sequence[Tier] = ()  # memory below the KV cache, where prompts share something
 
-    def engine(self, *, seed: int = 0, ends_only: bool = False) -> Engine:
-        """A compiled engine at time 0; with ``ends_only`` it reports the ends of requests alone,
-        which is far faster.
-        """
-        from tonnage.simulator.engine import Engine
-
-        more: dict[str, Any] = {"windows": self.windows, "max_context": self.max_context}
-        return Engine(self.step, self.knobs, self.blocks, seed=seed, ends_only=ends_only, **more)
-
     def plain_engine(self, **more: Any) -> Any:
         """An engine of the reference at time 0; ``more`` are further arguments of
         ``reference.Engine``, such as ``contents``.
@@ -72,93 +56,6 @@ class EngineSpec:
             max_context=self.max_context,
             **more,
         )
-
-    def run(
-        self,
-        trace: Trace,
-        *,
-        window_ps: int = -1,
-        plain: bool = False,
-        stop: NDArray[np.int64] | None = None,
-    ) -> Requests:
-        """The requests of a trace on an instance: on each attention rank its share. Raises
-        InputError: what cannot be run.
-
-        ``window_ps`` says when the run stops; -1 to run to the end. ``plain`` takes the reference,
-        which needs no compiler and gives the same record. ``stop`` is that of
-        ``kernel.run_recorded``.
-        """
-        traces = rank_traces(trace, self.ranks)
-        if not plain:
-            return self.run_ranks(traces, window_ps=window_ps, stop=stop)[0]
-        from tonnage.simulator import reference
-        from tonnage.simulator.kernel.build import check_engine
-
-        check_engine(self.step, self.knobs, self.blocks)
-        ran = reference.run_ranks(
-            traces, self.ranks, self.step, self.knobs, self.blocks, **self._limits(window_ps)
-        )
-        return pooled([rank.requests for rank in ran]) if self.ranks > 1 else ran[0].requests
-
-    def recorded(
-        self,
-        trace: Trace,
-        *,
-        most_steps: int,
-        window_ps: int = -1,
-        stop: NDArray[np.int64] | None = None,
-    ) -> tuple[Requests, StepRecord]:
-        """The requests of a trace on a compiled instance, with its first ``most_steps`` steps; the
-        arguments are those of ``run``.
-        """
-        return self.run_ranks(
-            rank_traces(trace, self.ranks), most_steps=most_steps, window_ps=window_ps, stop=stop
-        )
-
-    def run_ranks(
-        self,
-        traces: Sequence[Trace],
-        *,
-        most_steps: int = 0,
-        window_ps: int = -1,
-        stop: NDArray[np.int64] | None = None,
-    ) -> tuple[Requests, StepRecord]:
-        """The same for requests that were given to the ranks already: one trace for each that gets
-        any.
-        """
-        import numpy as np
-
-        from tonnage.simulator.kernel import run_ranks
-
-        more = self._limits(window_ps)
-        parts, steps = run_ranks(
-            traces,
-            self.ranks,
-            self.step,
-            self.knobs,
-            self.blocks,
-            most_steps=most_steps,
-            stop=stop,
-            **more,
-        )
-        if self.ranks == 1:
-            return parts[0], steps
-        order = (
-            np.argsort(np.concatenate([part.due_ns for part in parts]), kind="stable")
-            if most_steps
-            else np.zeros(0, np.int64)
-        )
-        return pooled(parts), replace(
-            steps, first_step=steps.first_step[order], last_step=steps.last_step[order]
-        )
-
-    def _limits(self, window_ps: int) -> dict[str, Any]:
-        return {
-            "windows": self.windows,
-            "window_ps": window_ps,
-            "max_context": self.max_context,
-            "tiers": self.tiers,
-        }
 
 
 def spec_of(

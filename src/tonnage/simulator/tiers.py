@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tonnage.errors import InputError, option
 from tonnage.spec.catalog import find_engine, find_offloading, usual_offloading
 from tonnage.spec.catalog.interfaces import starts_offloading
-from tonnage.spec.deployment import Parallelism
+from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.kv_tiers import KV_SHARE, PLAIN, AskedTier, KvTiers, Offloading, SystemTier
 from tonnage.units import PS_PER_S
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tonnage.perf.memory import MemoryPlan
-    from tonnage.spec.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,15 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.use_cases import Background
 from tonnage.sizing.loads.trial import STABLE
 from tonnage.sizing.mixture import Case, Mixture
-
-if TYPE_CHECKING:
-    from tonnage.sizing.question import Question
+from tonnage.sizing.question import Question
 
 LEVELS = 5
 """Hours of a profile that are simulated at most."""

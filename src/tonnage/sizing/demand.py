@@ -200,7 +200,8 @@ def _check_parts(
     if users is not None and people[option("requests_per_user_day")] is None:
         raise InputError(
             f"{option('users')}: goes with {option('requests_per_user_day')}; add for example"
-            f" {option('requests_per_user_day')} 20"
+            f" {option('requests_per_user_day')} 20, or type {option('concurrency')} {users:g} for"
+            " so many requests at once"
         )
 
 

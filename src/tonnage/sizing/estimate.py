@@ -5,17 +5,14 @@ type of GPU.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tonnage.plan.candidate import Identity
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.trial import MARGIN, Ready
+from tonnage.sizing.question import Question
+from tonnage.sizing.search.deployment_capacity import Contender
 from tonnage.sizing.search.disaggregated import contenders_of, poolable
 from tonnage.sizing.search.search_space import prepare
-
-if TYPE_CHECKING:
-    from tonnage.sizing.loads.runs import Runs
-    from tonnage.sizing.question import Question
-    from tonnage.sizing.search.deployment_capacity import Contender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

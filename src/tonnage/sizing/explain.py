@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tonnage.plan.candidate import CurvePoint, Mark
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
 from tonnage.plan.plan import Explanation, StepTerm
+from tonnage.results.metrics import Summary, TtftParts
 from tonnage.simulator.first_token import ttft_parts
 from tonnage.simulator.request import (
     ALL_TOKENS,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.perf.step import Drafting
-    from tonnage.results.metrics import Summary, TtftParts
     from tonnage.sizing.search.deployment_capacity import Sized
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.limit import Breach, LimitUse, limit_of
 from tonnage.plan.use_cases import CaseAtPeak
-from tonnage.results.metrics import Latencies, gap_percentile_ns, summarize
+from tonnage.results.metrics import Latencies, Summary, gap_percentile_ns, summarize
 from tonnage.sizing.loads.fleet_check import (
     LEAST_IN_ALL,
     LEAST_REQUESTS,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
     from tonnage.sizing.search.deployment_capacity import Sized
     from tonnage.spec.deployment import Limit, Slo

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tonnage.perf.links import over_pcie, staged
 from tonnage.perf.ranges import coefficient_source
@@ -36,10 +36,13 @@ from tonnage.plan.notes import (
     WideOverPcie,
 )
 from tonnage.plan.plan import Understood
-from tonnage.plan.sensitivity import PercentileAnswer, Provenance
+from tonnage.plan.sensitivity import Changed, PercentileAnswer, Provenance, Sensitivity
 from tonnage.sizing.fleet.routers import shared_in_words
-from tonnage.sizing.loads.capacity import find_capacity
+from tonnage.sizing.loads.capacity import broken_alone, find_capacity
+from tonnage.sizing.loads.instance import Instance
 from tonnage.sizing.loads.load_scan import binding_limit
+from tonnage.sizing.question import Question
+from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.search_space import traffic
 from tonnage.sizing.search.tuning import changes
 from tonnage.spec.catalog import find_engine, models
@@ -50,13 +53,6 @@ from tonnage.spec.catalog.interfaces import starts_offloading
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.step_times import FITTED
 from tonnage.version import VERSION
-
-if TYPE_CHECKING:
-    from tonnage.plan.sensitivity import Changed, Sensitivity
-    from tonnage.sizing.loads.instance import Instance
-    from tonnage.sizing.question import Question
-    from tonnage.sizing.search.deployment_capacity import Sized
-
 
 FRONT_END_ENDS = 0.85
 """Share of its time from which the notes say that a single front end limits the load of an
@@ -197,6 +193,8 @@ def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None
     instance = chosen.contender.runs.instance(
         trial.deployment, traffic(question, trial.system, "closed")
     )
+    if broken_alone(instance.single_client(), question.limits) is not None:
+        return None
     capacity = find_capacity(chosen.contender.runs, instance, question.limits)
     if capacity.reason is not None:
         return None

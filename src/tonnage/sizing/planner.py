@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.demand import Existing
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.explain import explained, load_curve
@@ -19,19 +21,15 @@ from tonnage.sizing.fleet.routers import (
 )
 from tonnage.sizing.loads.capacity import job_done
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.notes import notes, percentile_answer, provenance, understood, warnings
 from tonnage.sizing.progress import Progress, Steps, no_progress, parallel
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import candidate, reachable
+from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.sensitivity import narrow_cache, narrowable, sensitivity, unreached
 from tonnage.sizing.session_tiers import held_sessions, session_tiers
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.demand import Existing
-    from tonnage.sizing.loads.trial import Ready
-    from tonnage.sizing.search.deployment_capacity import Sized
 
 __all__ = ["Progress", "Runs", "no_progress", "size"]
 
@@ -78,7 +76,7 @@ def size(
         seeds=seeds,
     )
     answer = search.answer()
-    candidates = _candidates(question, answer.found if rows else answer.found[:1], workers)
+    candidates = _candidates(answer.found if rows else answer.found[:1], workers)
     best = answer.best
     plan = Plan(
         scenario=understood(question),
@@ -111,12 +109,8 @@ def size(
     return replace(plan, warnings=warnings(best, deep.get("sensitivity")), **deep)
 
 
-def _candidates(
-    question: Question, found: Sequence[Sized], workers: int | None
-) -> tuple[Candidate, ...]:
+def _candidates(found: Sequence[Sized], workers: int | None) -> tuple[Candidate, ...]:
     """What the plan says of deployments that meet the limits, the choice first."""
-    if not found:
-        return ()
     candidates_by_place = dict(
         parallel(
             lambda place: candidate(found[place], chosen=place == 0), range(len(found)), workers

@@ -19,19 +19,17 @@ from tonnage.perf.ranges import marks, unfitted_formats_of
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
 from tonnage.spec.catalog import find_engine, gpus
-from tonnage.spec.catalog.accuracy import trade_offs
+from tonnage.spec.catalog.accuracy import TradeOff, trade_offs
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
-from tonnage.spec.precision import PRECISIONS, find_precision
+from tonnage.spec.precision import PRECISIONS, Precision, find_precision
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.spec.catalog.accuracy import TradeOff
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
-    from tonnage.spec.precision import Precision
 
 Band = Literal["none", "medium", "high"]
 

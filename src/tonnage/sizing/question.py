@@ -33,14 +33,13 @@ from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import Mode, Objective
 from tonnage.spec.sessions import Sessions, draw
 from tonnage.spec.step_times import StepSource
-from tonnage.spec.workload import Process
+from tonnage.spec.workload import Process, Trace
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from tonnage.spec.recorded_sessions import RecordedSessions
-    from tonnage.spec.workload import Trace
 
 
 # What the prompts of a question have in common, and what closed forms make of it before anything is

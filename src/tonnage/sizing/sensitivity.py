@@ -30,23 +30,20 @@ from tonnage.plan.sensitivity import (
     Unreached,
 )
 from tonnage.sizing.loads.confidence import levels
-from tonnage.sizing.loads.instance import QUICK, SURE
+from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.progress import Steps, parallel
-from tonnage.sizing.search.deployment_capacity import DOUBT
+from tonnage.sizing.search.deployment_capacity import DOUBT, Sized
 from tonnage.sizing.search.search_space import traffic
 from tonnage.sizing.search.warm_start import Learned
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.accuracy import cache_losses
 from tonnage.spec.catalog.entries import recorded_lengths
-from tonnage.spec.lengths import Spread, with_spread
+from tonnage.spec.lengths import Lengths, Spread, with_spread
 
 if TYPE_CHECKING:
-    from tonnage.sizing.loads.instance import Care
     from tonnage.sizing.loads.trial import Ready
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search.deployment_capacity import Sized
     from tonnage.sizing.search.search import Answer, Search
-    from tonnage.spec.lengths import Lengths
 
 
 CHANGE = 0.2
@@ -452,7 +449,7 @@ def unreached(search: Search, best: Sized) -> Unreached | None:
 
 
 def _other(search: Search, best: Sized, level: float) -> OtherSystems | None:
-    """What carries the load with that confidence instead."""
+    """The deployment that carries the load with that confidence instead."""
     alternative = again(
         search, replace(search.question, confidence=level), best, care=_care(best)
     ).best

@@ -24,13 +24,12 @@ import numpy as np
 
 from tonnage.errors import InputError, option
 from tonnage.simulator.services import ServiceRun, run_service
-from tonnage.spec.service import passes
+from tonnage.spec.service import ServedModel, Service, passes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.spec.deployment import Limit
-    from tonnage.spec.service import ServedModel, Service
 
 MOST_SERVERS = 10_000
 MOST_SETTINGS = 1_000
@@ -38,7 +37,7 @@ MOST_SETTINGS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Met:
-    """One limit on one stream, and what requests saw.
+    """One limit on one stream, and the latency that requests had.
 
     Attributes:
         stream: name of the model or pipeline.
@@ -58,7 +57,7 @@ class Met:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAnswer:
-    """How many servers, and the evidence.
+    """The number of servers, and the evidence.
 
     Attributes:
         service: on one of them, with its share of the traffic.
@@ -262,7 +261,7 @@ def _answer(
 
 
 def shared(service: Service, servers: int) -> Service:
-    """One of so many servers, with its share of the traffic."""
+    """The traffic of one of so many servers."""
     return replace(
         service,
         streams=tuple(replace(stream, rate=stream.rate / servers) for stream in service.streams),

@@ -24,8 +24,8 @@ from tonnage.plan.demand import (
     SessionTiers,
     SpeedTier,
 )
-from tonnage.results.metrics import summarize
-from tonnage.sizing.loads.instance import SURE, middle
+from tonnage.results.metrics import Summary, summarize
+from tonnage.sizing.loads.instance import SURE, Instance, middle
 from tonnage.sizing.loads.load_scan import WAITING, statistic_s
 from tonnage.sizing.loads.session_load import WARM
 from tonnage.spec.deployment import Limit
@@ -34,8 +34,6 @@ from tonnage.spec.kv_tiers import OFF, KvTiers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.results.metrics import Summary
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.search.deployment_capacity import Contender, Sized
     from tonnage.spec.recorded_sessions import RecordedSessions
 
@@ -185,20 +183,20 @@ def _kept(best: Sized, recorded: RecordedSessions) -> tuple[KeptCache, ...]:
         "cache": cached,
         **({"offload": contender} if contender.instance.below[1] else {}),
     }
-    held = {how: _rate(best, way) for how, way in ways.items()}
+    rates = {how: _rate(best, way) for how, way in ways.items()}
     ranks = deployment.parallelism.dp
-    held["pin"] = min(
-        held["cache"], ranks * math.floor(memory.tokens / float(context)) * recorded.pace
+    rates["pin"] = min(
+        rates["cache"], ranks * math.floor(memory.tokens / float(context)) * recorded.pace
     )
     return tuple(
         KeptCache(
             how=how,
-            per_system=_per_system(best, held[how]),
-            systems=_systems(best, held[how]),
-            alone=None if held[how] or how == "pin" else ways[how].alone_at(best.slowdown),
+            per_system=_per_system(best, rates[how]),
+            systems=_systems(best, rates[how]),
+            alone=None if rates[how] or how == "pin" else ways[how].alone_at(best.slowdown),
         )
         for how in ("recompute", "pin", "cache", "offload")
-        if how in held
+        if how in rates
     )
 
 
@@ -218,7 +216,7 @@ def session_tiers(best: Sized) -> SessionTiers | None:
     curve, question = curve_of(best), best.contender.question
     # the checked fleet of the choice may carry less than its instances by themselves: the cell of
     # the question's limits is the choice
-    whole = curve.held(best.slowdown.tightened(question.limits))[0]
+    whole = curve.within(best.slowdown.tightened(question.limits))[0]
     checked = best.rate / recorded.pace * best.slowdown.steps
     share = checked / whole if 0.0 < whole < math.inf else 1.0
     errors = sampling_errors(recorded, best.contender.instance)
@@ -226,17 +224,17 @@ def session_tiers(best: Sized) -> SessionTiers | None:
     for seconds in FIRST_TOKENS_S:
         for slowdown in SLOWDOWNS:
             limits = best.slowdown.tightened(tier_limits(slowdown, seconds))
-            rate, least, most = (
-                share * held / best.slowdown.steps * recorded.pace
-                for held in curve.between(limits, *errors)
+            rate, lower, upper = (
+                share * sessions / best.slowdown.steps * recorded.pace
+                for sessions in curve.between(limits, *errors)
             )
             speeds.append(
                 SpeedTier(
                     slowdown_p90=slowdown,
                     further_ttft_p95_ms=1e3 * seconds,
                     per_system=_per_system(best, rate),
-                    least=_per_system(best, least),
-                    most=_per_system(best, most),
+                    least=_per_system(best, lower),
+                    most=_per_system(best, upper),
                     systems=_systems(best, rate),
                 )
             )
@@ -249,31 +247,31 @@ class Curve:
 
     Attributes:
         sessions: float64 (runs,).
-        seen: the metrics of each run.
+        summaries: the metrics of each run.
     """
 
     sessions: Floats
-    seen: tuple[Summary, ...]
+    summaries: tuple[Summary, ...]
 
     @property
-    def most(self) -> float:
+    def largest(self) -> float:
         """The most sessions that were simulated."""
         return float(self.sessions[-1])
 
-    def held(self, limits: tuple[Limit, ...]) -> tuple[float, float]:
+    def within(self, limits: tuple[Limit, ...]) -> tuple[float, float]:
         """Sessions up to which the limits hold, 0 where the fewest break them and infinite where
         the most do not; and the standard error of its logarithm, from the runs left out in turn.
         """
-        latencies = np.array([[statistic_s(s, limit) for limit in limits] for s in self.seen])
-        held = self._held(latencies, limits, np.ones(len(self.seen), bool))
-        count = len(self.seen)
+        latencies = np.array([[statistic_s(s, limit) for limit in limits] for s in self.summaries])
+        sessions = self._within(latencies, limits, np.ones(len(self.summaries), bool))
+        count = len(self.summaries)
         without = np.array(
-            [self._held(latencies, limits, np.arange(count) != run) for run in range(count)]
+            [self._within(latencies, limits, np.arange(count) != run) for run in range(count)]
         )
         without = without[(without > 0) & np.isfinite(without)]
         if len(without) < 2:
-            return held, 0.0
-        return held, math.sqrt(len(without) - 1) * float(np.log(without).std())
+            return sessions, 0.0
+        return sessions, math.sqrt(len(without) - 1) * float(np.log(without).std())
 
     def between(
         self, limits: tuple[Limit, ...], busy: float, prompts: float
@@ -281,26 +279,30 @@ class Curve:
         """Sessions up to which the limits hold, no more than were simulated, and between which
         numbers that is with a probability of 80 %; errors are those of ``sampling_errors``.
         """
-        held, runs = self.held(limits)
-        held = min(held, self.most)
-        if not held:
+        sessions, runs = self.within(limits)
+        sessions = min(sessions, self.largest)
+        if not sessions:
             return 0.0, 0.0, 0.0
         apart = SURELY * math.hypot(runs, busy)
-        least, most = (
-            min(self.held(_stretched(limits, math.exp(by * prompts)))[0], self.most)
+        lower, upper = (
+            min(self.within(_stretched(limits, math.exp(by * prompts)))[0], self.largest)
             for by in (-SURELY, SURELY)
         )
-        fewer = held * math.exp(-math.hypot(apart, math.log(held / least))) if least else 0.0
-        return held, fewer, held * math.exp(math.hypot(apart, math.log(most / held)))
+        fewer = (
+            sessions * math.exp(-math.hypot(apart, math.log(sessions / lower))) if lower else 0.0
+        )
+        return sessions, fewer, sessions * math.exp(math.hypot(apart, math.log(upper / sessions)))
 
-    def _held(self, latencies: Floats, limits: tuple[Limit, ...], rows: NDArray[np.bool_]) -> float:
+    def _within(
+        self, latencies: Floats, limits: tuple[Limit, ...], rows: NDArray[np.bool_]
+    ) -> float:
         """The same from some of the runs; ``latencies`` is (runs, limits), and an undefined one
         holds.
         """
-        sessions = self.sessions[rows]
+        counts = self.sessions[rows]
         return min(
             (
-                crossing(sessions, latencies[rows, place], limit.seconds)
+                crossing(counts, latencies[rows, place], limit.seconds)
                 for place, limit in enumerate(limits)
                 if not np.isnan(latencies[:, place]).any()
             ),
@@ -340,8 +342,8 @@ def crossing(sessions: Floats, latencies: Floats, limit: float) -> float:
 
 
 def curve_of(best: Sized) -> Curve:
-    """Runs of an instance with sessions from where the tightest cell holds, of those that hold
-    alone, to where the loosest breaks.
+    """Runs of an instance with ever more sessions: from where the tightest cell holds that a
+    single client is inside, to where the loosest breaks.
     """
     contender = best.contender
     recorded, alone = contender.instance.recorded_sessions, contender.alone()
@@ -353,17 +355,17 @@ def curve_of(best: Sized) -> Curve:
         for seconds in FIRST_TOKENS_S
     ]
     attainable = [cell for cell in cells if not _broken(alone, cell)] or cells[-1:]
-    seen: dict[int, Summary] = {}
+    summaries: dict[int, Summary] = {}
 
     def run(sessions: int) -> Summary:
         rate = sessions * recorded.pace
-        seen[sessions] = contender.runs.open(contender.instance, 1, rate, SURE).summary
-        return seen[sessions]
+        summaries[sessions] = contender.runs.open(contender.instance, 1, rate, SURE).summary
+        return summaries[sessions]
 
     begin = max(1, round(best.rate * best.slowdown.steps / recorded.pace))
-    most = WAITING * contender.instance.saturation_estimate() / recorded.pace
+    settling = WAITING * contender.instance.saturation_estimate() / recorded.pace
     sessions, broken = begin, 0
-    while broken < 2 and sessions <= max(most, begin):
+    while broken < 2 and sessions <= max(settling, begin):
         broken += _broken(run(sessions), attainable[-1])
         sessions = max(sessions + 1, math.ceil(FURTHER * sessions))
     sessions, holding = min(begin - 1, math.floor(begin / FURTHER)), 0
@@ -371,7 +373,8 @@ def curve_of(best: Sized) -> Curve:
         holding += not _broken(run(sessions), attainable[0])
         sessions = min(sessions - 1, math.floor(sessions / FURTHER))
     return Curve(
-        sessions=np.array(sorted(seen), float), seen=tuple(seen[count] for count in sorted(seen))
+        sessions=np.array(sorted(summaries), float),
+        summaries=tuple(summaries[count] for count in sorted(summaries)),
     )
 
 
@@ -458,7 +461,7 @@ def _ended(best: Sized, recorded: RecordedSessions, clients: int) -> tuple[Summa
     second.
     """
     instance, rate = best.contender.instance, clients * recorded.pace
-    seen = best.contender.runs.open(instance, 1, rate, SURE)
+    run = best.contender.runs.open(instance, 1, rate, SURE)
     # at the recorded pace the run would have had so many
     requests = (1 - WARM) * instance.requests_of(rate, SURE)
-    return seen.summary, rate / recorded.requests * seen.requests / requests
+    return run.summary, rate / recorded.requests * run.requests / requests

@@ -1,9 +1,10 @@
-"""Several use cases on one fleet: one pool for all of them, or one for each, whichever takes fewer
-GPUs.
+"""Several use cases on one fleet, of one model or of several: one pool for all of a model, or one
+for each use case, whichever takes fewer GPUs, and which system holds which instances.
 
-For each use case alone the search has been made. The separate pools are these choices, each on as
-few instances as are seen to hold its limits, on systems that they share where they are in the same
-kind. For the shared pool the deployments that meet the limits of every use case are tried, those
+For each use case alone the search has been made. The separate pools are deployments of these
+searches, which together take the fewest GPUs (``fleet.joint_choice``), each on as few instances as
+``size`` finds in systems of one instance; they share systems of one kind (``fleet.placement``).
+For the shared pool the deployments that meet the limits of every use case are tried, those
 first that would take the fewest GPUs if the shares of an instance's time added up; the number of
 instances is then the fewest that are seen to hold every limit of each (``mixture``).
 """
@@ -13,42 +14,44 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import DoesNotFit
-from tonnage.plan.candidate import Identity
+from tonnage.plan.candidate import Candidate, Identity
 from tonnage.plan.fleet import Standby
 from tonnage.plan.launch import priority_words
-from tonnage.plan.limit import Breach
+from tonnage.plan.limit import Breach, LimitUse, limit_of
+from tonnage.plan.plan import Plan
+from tonnage.plan.reason import Behind, NeedsMoreGpus, Outdone, Rejected
 from tonnage.plan.use_cases import (
     Arrangement,
     Background,
     CaseAtPeak,
     Chosen,
     NotShared,
+    Placed,
     PoolSystems,
+    SystemLost,
     UseCasePool,
     UseCases,
 )
 from tonnage.sizing.background import Job, as_stream, filled
+from tonnage.sizing.fleet.joint_choice import Option, chosen_together, instances_of
+from tonnage.sizing.fleet.placement import Instances, fewest_systems, placed
 from tonnage.sizing.fleet.standby import Reserve, standing_by
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.mixture import Case, Mixture, MixtureRun
-from tonnage.sizing.search.search import alone
+from tonnage.sizing.question import Question
+from tonnage.sizing.search.candidate import candidate as candidate_of
+from tonnage.sizing.search.search import Search, alone
+from tonnage.sizing.search.search_space import system_for
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.checkpoints import as_run
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.plan import Plan
-    from tonnage.sizing.question import Question
+from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.precision import find_precision
 
 TRIED = 4
 """Most deployments of which a shared pool is simulated."""
-
-MOST_TIMES = 2
-"""Separate pools are tried up to this many times the instances that the division asks for, and one
-more."""
 
 Told = Callable[[str], None]
 """Called with what is looked at next."""
@@ -82,7 +85,7 @@ def use_cases(
         )
     told("separate pools")
     spare = max(use_case.question.spare for use_case in asked)
-    pools = [_alone(use_case) for use_case in asked]
+    pools = _pools_apart(asked, spare)
     separate = _arranged(pools, spare, reserve)
     more = max(
         spared.systems - bare.systems
@@ -102,7 +105,10 @@ def use_cases(
             first_come = _with_standby(first_come, spare, reserve)
         compared = {"priorities": priorities, "first_come": first_come}
         compared |= {"not_first_come": not_first_come}
-    shared, why_not = _shared(tried, *bounds, told, by_priority=by_priority)
+    if by_priority:
+        shared, why_not = _shared(tried, *bounds, told, by_priority=True)
+    else:
+        shared, why_not = _shared_by_model(asked, pools, more, told)
     if shared is not None and job is not None:
         compared["background"] = tried.filled[shared.pools[0].identity]
     shared = _with_standby(shared, spare, reserve)
@@ -127,8 +133,58 @@ def use_cases(
         shared=shared,
         not_shared=why_not,
         chosen=chosen,
+        alone=_fleets(plans),
         **compared,
     )
+
+
+def _fleets(plans: Sequence[Plan]) -> Arrangement:
+    """A fleet for each use case, as its plan has it."""
+    choices = [plan.candidates[0] for plan in plans]
+    kinds = {choice.system: choice.gpus_per_system for choice in choices}
+    counts = {
+        system: sum(choice.systems for choice in choices if choice.system == system)
+        for system in kinds
+    }
+    return Arrangement(
+        pools=tuple(
+            _pool(choice, choice.knobs, choice.instances, choice.systems_exact, ())
+            for choice in choices
+        ),
+        systems=tuple(
+            PoolSystems(system=system, systems=count, gpus=count * kinds[system])
+            for system, count in counts.items()
+        ),
+    )
+
+
+def _shared_by_model(
+    asked: Sequence[Asked], apart: Sequence[UseCasePool], spare: int, told: Told
+) -> tuple[Arrangement | None, NotShared | None]:
+    """One pool for the use cases of each model, or why there is none: of several models each shares
+    where that takes no more GPUs in use than its pools apart, ``apart``.
+    """
+    models: dict[str, list[int]] = {}
+    for place, use_case in enumerate(asked):
+        models.setdefault(use_case.question.model.name, []).append(place)
+    why = together(asked)
+    if why is not None and (why.code == "demand" or len(models) == len(asked)):
+        return None, why
+    pools: list[UseCasePool] = []
+    for places in models.values():
+        members = [apart[place] for place in places]
+        most_gpus = _arranged(members, spare).gpus
+        shared: Arrangement | None = None
+        if len(places) > 1:
+            tried = Tried(asked=[asked[place] for place in places])
+            shared, why = _shared(tried, most_gpus, spare, told, by_priority=False)
+        better = shared is not None and (
+            len(models) == 1 or shared.gpus_in_use <= sum(member.gpus for member in members)
+        )
+        pools += shared.pools if shared is not None and better else members
+    if len(pools) == len(asked):
+        return None, why
+    return _arranged(pools, spare), None
 
 
 def _with_standby(
@@ -142,35 +198,143 @@ def _with_standby(
 
 def together(asked: Sequence[Asked]) -> NotShared | None:
     """Why the use cases cannot be simulated in one pool; None where they can."""
+    apart = next((use_case.name for use_case in asked if not use_case.question.drawn), None)
+    if apart is not None:
+        return NotShared(code="demand", case=apart)
     first = asked[0].question.model
     different = next(
         (use_case.name for use_case in asked if use_case.question.model != first), None
     )
-    if different is not None:
-        return NotShared(code="models", case=different)
-    apart = next((use_case.name for use_case in asked if not use_case.question.drawn), None)
-    return None if apart is None else NotShared(code="demand", case=apart)
+    return None if different is None else NotShared(code="models", case=different)
 
 
-def _alone(one: Asked) -> UseCasePool:
-    """The pool of one use case on its own choice; as its plan has it where it is no drawn
-    stream.
+def _pools_apart(asked: Sequence[Asked], spare: int) -> list[UseCasePool]:
+    """A pool for each use case, all together on the fewest GPUs of whole systems."""
+    options = [_options(use_case) for use_case in asked]
+    runs = [Runs() for _ in asked]
+
+    def size(place: int, option: Option) -> Option | None:
+        pool = _in_groups(asked[place], option.pool, runs[place])
+        return None if pool is None else replace(option, pool=pool, sized=True)
+
+    return [option.pool for option in chosen_together(options, size, spare)]
+
+
+def _options(one: Asked) -> list[Option]:
+    """The deployments of a use case: the ones in its plan, with as many instances as its division
+    asks for, and the ones that it left out, with the fewest that they may take.
+
+    Where requests are no drawn stream, every pool is as the plan has it.
     """
-    best = one.plan.candidates[0]
-    case = _case(one, best) if one.question.drawn else None
-    if case is None:
-        spare = one.question.spare + (0 if best.standby is None else best.standby.extra_systems)
-        fleet = best.pool.fleet
-        exactly = best.systems_exact * max(fleet.of(1).instances, 1 / fleet.systems_per_instance)
-        instances = min(fleet.of(best.systems - spare).instances, math.ceil(round(exactly, 9)))
-        return _pool(best, max(1, instances), exactly, ())
-    mixture = Mixture((case,))
-    least = max(1, math.ceil(round(mixture.instances_exact, 9)))
-    count, run = _fewest(mixture, least, MOST_TIMES * least + 1, down=False)
-    return (
-        _simulated(best, mixture, count, run)
-        if isinstance(run, MixtureRun)
-        else _pool(best, least, mixture.instances_exact, ())
+    options = [
+        Option(pool=_by_division(one, candidate), rank=rank, sized=not one.question.drawn)
+        for rank, candidate in enumerate(one.plan.candidates)
+    ]
+    for rejected in one.plan.rejected if one.question.drawn else ():
+        pool = _at_least(one, rejected)
+        if pool is not None:
+            options.append(Option(pool=pool, rank=len(options), left_out=True))
+    return options
+
+
+def _by_division(one: Asked, candidate: Candidate) -> UseCasePool:
+    """The pool of a candidate by what one instance carries; as its plan has it where requests are
+    no drawn stream.
+    """
+    fleet = candidate.pool.fleet
+    per_system = max(fleet.of(1).instances, 1 / fleet.systems_per_instance)
+    exactly = candidate.systems_exact * per_system
+    instances = max(1, math.ceil(round(exactly, 9)))
+    if not one.question.drawn:
+        extra = 0 if candidate.standby is None else candidate.standby.extra_systems
+        spare = one.question.spare + extra
+        instances = max(1, min(fleet.of(candidate.systems - spare).instances, instances))
+    return _pool(candidate, candidate.knobs, instances, exactly, ())
+
+
+def _at_least(one: Asked, rejected: Rejected) -> UseCasePool | None:
+    """The fewest instances of a deployment that a plan left out as it would take more GPUs; None
+    where something else is in its way.
+    """
+    question, width = one.question, rejected.parallelism.gpus
+    gpu = next((gpu for gpu in question.gpus if gpu.name == rejected.gpu), None)
+    if gpu is None or rejected.engine != rejected.engine_preset:
+        return None
+    system = system_for(question, gpu)
+    match rejected.reason:
+        case Outdone(at_most_per_gpu=per_gpu) | Behind(per_gpu=per_gpu) if per_gpu > 0.0:
+            exactly = _load(one) / (per_gpu * width)
+        case NeedsMoreGpus(systems_exact=systems):
+            exactly = systems * system.gpus / width
+        case _:
+            return None
+    return UseCasePool(
+        **rejected.identity.names,
+        system=system.name,
+        gpus_per_system=system.gpus,
+        knobs=None,
+        instances=max(1, math.ceil(round(exactly, 9))),
+        instances_exact=float(exactly),
+        cases=(),
+    )
+
+
+def _in_groups(one: Asked, pool: UseCasePool, runs: Runs) -> UseCasePool | None:
+    """The pool of a deployment as ``size`` finds it in systems of one instance, the system of its
+    GPU group; None where it does not meet the limits.
+    """
+    split, gpus = pool.parallelism, [gpu for gpu in one.question.gpus if gpu.name == pool.gpu]
+    question = replace(
+        one.question,
+        deepen=False,
+        spare=0,
+        remarks=(),
+        gpus=tuple(gpus),
+        precisions=(find_precision(pool.precision),),
+        engines=(pool.engine_preset,),
+        tps=(split.tp,),
+        pps=(split.pp,),
+        dps=(split.dp,),
+        eps=(split.ep,),
+        speculation=None if pool.engine == pool.engine_preset else one.question.speculation,
+        growth_per_month=None,
+    )
+    if split.gpus < pool.gpus_per_system:
+        system = system_for(question, gpus[0])
+        group = replace(system, name=f"{split.gpus}x{system.gpu}", gpus=split.gpus)
+        question = replace(question, systems=(group,))
+    sized = Search(question=question, runs=runs, rows=False).answer().best
+    if sized is None or sized.level is None or sized.level < question.confidence:
+        return None
+    alone_there = candidate_of(sized, chosen=True)
+    load, rate = _load(one), sized.rate
+    peak, predicted = sized.contender.at_peak(sized.slowdown), sized.contender.at_peak()
+    summary = predicted.seen(sized.systems).summary
+    uses = tuple(
+        LimitUse(
+            limit=limit_of(limit),
+            value_ms=None if math.isnan(seconds) else 1e3 * seconds,
+            used=None if math.isnan(seconds) else seconds / limit.seconds,
+        )
+        for limit, seconds in peak.latencies_s(peak.seen(sized.systems).summary)
+    )
+    at_peak = CaseAtPeak(
+        name=one.name,
+        requests_per_second=load,
+        limits=uses,
+        ttft_ms=summary.ttft_ms,
+        tpot_ms=summary.tpot_ms,
+        e2e_ms=summary.e2e_ms,
+        instances_exact=load / rate,
+    )
+    return replace(
+        pool,
+        **sized.ready.trial.identity.names,
+        knobs=alone_there.knobs,
+        instances=sized.instances,
+        instances_exact=load / rate,
+        cases=(at_peak,),
+        alone=alone_there,
     )
 
 
@@ -295,7 +459,7 @@ def _one_pool(
     max_instances = fleet.of(most_gpus // candidate.gpus_per_system - spare).instances
     least = max(1, math.ceil(round(mixture.instances_exact, 9)))
     try:
-        count, run = _fewest(mixture, min(least, max_instances), max_instances, down=True)
+        count, run = _fewest(mixture, min(least, max_instances), max_instances)
     except DoesNotFit:
         return NotShared(code="no-deployment")
     if isinstance(run, MixtureRun):
@@ -314,10 +478,10 @@ def _one_pool(
 
 
 def _fewest(
-    mixture: Mixture, start: int, most: int, *, down: bool
+    mixture: Mixture, start: int, most: int
 ) -> tuple[int, MixtureRun | tuple[str, Breach] | None]:
-    """The fewest instances from ``start`` (or below it, ``down``) that hold every limit, and their
-    run; else the last breach, or None.
+    """The fewest instances that hold every limit, looked for from ``start`` on, and their run; else
+    the last breach, or None.
     """
     broken: tuple[str, Breach] | None = None
     count, step = start, 1
@@ -329,7 +493,7 @@ def _fewest(
         count, step = count + step, max(1, count // 16)
     else:
         return most, broken
-    while down and count > 1:
+    while count > 1:
         fewer = mixture.run(count - 1)
         if not fewer.holds:
             break
@@ -364,21 +528,24 @@ def _simulated(candidate: Candidate, mixture: Mixture, count: int, run: MixtureR
     """A pool that was seen to hold, with what its use cases see by the prediction as it is."""
     by_priority = mixture.by_priority
     predicted = Mixture(mixture.cases, as_predicted=True, by_priority=by_priority).run(count)
-    pool = _pool(candidate, count, mixture.instances_exact, run.at_peak(predicted))
-    if pool.knobs is None or not by_priority:
-        return pool
-    return replace(pool, knobs=replace(pool.knobs, queue_order="priority"))
+    knobs = candidate.knobs
+    if knobs is not None and by_priority:
+        knobs = replace(knobs, queue_order="priority")
+    return _pool(candidate, knobs, count, mixture.instances_exact, run.at_peak(predicted))
 
 
 def _pool(
-    candidate: Candidate, instances: int, exactly: float, cases: tuple[CaseAtPeak, ...]
+    candidate: Candidate,
+    knobs: EngineKnobs | None,
+    instances: int,
+    exactly: float,
+    cases: tuple[CaseAtPeak, ...],
 ) -> UseCasePool:
-    names = candidate.identity.names
     return UseCasePool(
-        **names,
+        **candidate.identity.names,
         system=candidate.system,
         gpus_per_system=candidate.gpus_per_system,
-        knobs=candidate.knobs,
+        knobs=knobs,
         instances=instances,
         instances_exact=exactly,
         cases=cases,
@@ -405,7 +572,8 @@ def _arranged(
     part_availability = (
         None if reserve is None or reserve.asked is None else reserve.asked ** (1 / parts)
     )
-    systems, standby = [], list[Standby]()
+    systems, standby, placement = [], list[Standby](), list[Placed]()
+    lost_instances = without = (0,) * len(pools)
     for system, members in kinds.items():
         gpus_per_system, counts = members[0].gpus_per_system, [pool.instances for pool in members]
         needed = _holding(members, counts)
@@ -418,7 +586,8 @@ def _arranged(
                     standing_by(number, "instance", reserve, part_availability, extra)
                     for number in counts
                 ]
-                count = max(count, _holding(members, [standing.standing for standing in standbies]))
+                counts = [standing.standing for standing in standbies]
+                count = max(count, _holding(members, counts))
             else:
                 standbies = [
                     standing_by(needed, "system", reserve, part_availability, count - needed)
@@ -426,32 +595,28 @@ def _arranged(
                 count = standbies[0].standing
             standby += standbies
         systems.append(PoolSystems(system=system, systems=count, gpus=count * gpus_per_system))
-    return Arrangement(pools=tuple(pools), systems=tuple(systems), standby=tuple(standby))
+        standing = iter(counts)
+        there = [next(standing) if pool.system == system else 0 for pool in pools]
+        placed_there, lost_there = placed(_instances(pools, there), system, gpus_per_system, count)
+        placement += placed_there
+        lost_instances = tuple(map(sum, zip(lost_instances, lost_there.instances, strict=True)))
+        without = tuple(map(sum, zip(without, lost_there.without_gpus, strict=True)))
+    return Arrangement(
+        pools=tuple(pools),
+        systems=tuple(systems),
+        standby=tuple(standby),
+        placement=tuple(placement),
+        lost=SystemLost(instances=lost_instances, without_gpus=without),
+    )
+
+
+def _instances(pools: Sequence[UseCasePool], counts: Sequence[int]) -> list[Instances]:
+    """So many instances of each pool."""
+    return [
+        replace(instances_of(pool), count=count) for pool, count in zip(pools, counts, strict=True)
+    ]
 
 
 def _holding(pools: Sequence[UseCasePool], counts: Sequence[int]) -> int:
     """The systems of one kind that hold so many instances of each of these pools."""
-    widths = (
-        pool.parallelism.gpus
-        for pool, count in zip(pools, counts, strict=True)
-        for _ in range(count)
-    )
-    return _systems(sorted(widths, reverse=True), pools[0].gpus_per_system)
-
-
-def _systems(widths: Sequence[int], each: int) -> int:
-    """The systems of ``each`` GPUs that hold instances of these widths, the widest first into the
-    first system with room.
-    """
-    free: list[int] = []
-    count = 0
-    for width in widths:
-        if width >= each:
-            count += math.ceil(width / each)
-            continue
-        place = next((i for i, room in enumerate(free) if room >= width), None)
-        if place is None:
-            free.append(each - width)
-        else:
-            free[place] -= width
-    return count + len(free)
+    return fewest_systems(_instances(pools, counts), pools[0].gpus_per_system)

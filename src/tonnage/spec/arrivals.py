@@ -50,7 +50,7 @@ class HourlyArrivals:
         return math.ceil(self.expected + SPREAD * math.sqrt(self.expected) + SPREAD)
 
     def at_mean(self, rate: float) -> HourlyArrivals:
-        """The same shape with another mean, in requests per second."""
+        """Scale the profile to another mean, in requests per second."""
         return HourlyArrivals(hours=tuple(hour * rate / self.rate for hour in self.hours))
 
     def due_ps(self, rng: np.random.Generator) -> NDArray[np.int64]:

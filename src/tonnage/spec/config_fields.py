@@ -30,6 +30,7 @@ from tonnage.spec.config_layouts import (
     HIDDEN,
     KV_HEADS,
     LAYERS,
+    ConfigValues,
     shown,
 )
 from tonnage.spec.layers import (
@@ -38,14 +39,13 @@ from tonnage.spec.layers import (
     Layers,
     Mamba1,
     Mamba2,
+    Mixer,
     ShortConvolution,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tonnage.spec.config_layouts import ConfigValues
-    from tonnage.spec.layers import Mixer
 
 Fields = dict[str, Any]  # Fields of ``Model``, by name
 
@@ -130,7 +130,7 @@ MOST_LAYERS = 10_000  # More than any model has; each of them is looked at
 
 
 def layers_of(config: ConfigValues) -> int:
-    """How many layers there are."""
+    """Read the number of layers."""
     layers = config.required(*LAYERS)
     if layers > MOST_LAYERS:
         config.fail(LAYERS[0], f"{layers:,} is not between 1 and {MOST_LAYERS:,}")
@@ -625,7 +625,7 @@ GATED_ENCODERS = ("pixtral", "gemma4_vision")  # three matrices of an MLP whatev
 
 
 def encoders_of(config: ConfigValues) -> tuple[ConfigValues, ...]:
-    """What a file says of each of its encoders, and around them of how patches are merged."""
+    """Read each of the encoders of a file, and how patches are merged."""
     around = {
         key: config.config[key] for key in ("spatial_merge_size", *SHUFFLED) if key in config.config
     }
@@ -674,7 +674,7 @@ MOST_RATIO = 8  # times its width that no encoder's MLP is as wide, and patches 
 
 
 def _scalings(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a file says of its rotary positions: of all layers first, then by kind of layer."""
+    """Read the scaling of rotary positions: of all layers first, then by kind of layer."""
     listed: list[Any] = [config.get("rope_scaling"), config.get("rope_parameters")]
     whole = [part for part in listed if isinstance(part, dict)]
     return whole + [inner for part in whole for inner in part.values() if isinstance(inner, dict)]

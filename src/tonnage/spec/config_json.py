@@ -7,6 +7,7 @@ name.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import fields, replace
 from os.path import isdir, isfile
 from pathlib import Path
@@ -39,6 +40,7 @@ from tonnage.spec.config_layouts import (
     LAYER_TYPES,
     LAYOUTS,
     NOT_GATED,
+    ONE_PASS,
     OPEN_LAYOUT,
     REFUSED,
     TEXT_DEFAULTS,
@@ -498,6 +500,10 @@ class _Reader(ConfigValues):
         if name in REFUSED:
             raise UnsupportedModel(f"{self.where}: {shown(name)} is not supported: {REFUSED[name]}")
         encodes = any(self.config.get(key) for key in ENCODER_KEYS) or name.endswith(ENCODER_NAMES)
+        decoder = re.sub(r"For(Sequence|Token)Classification$", "ForCausalLM", name)
+        if decoder != name and decoder in LAYOUTS:
+            one_pass = ONE_PASS.format(decoder=shown(decoder))
+            raise UnsupportedModel(f"{self.where}: {shown(name)} is not supported: {one_pass}")
         if self.config.get("is_encoder_decoder") is True or (name not in LAYOUTS and encodes):
             raise UnsupportedModel(f"{self.where}: {shown(name)} is not supported: {ENCODER}")
         for key in (
@@ -567,7 +573,7 @@ class _Reader(ConfigValues):
         return experts, used
 
     def notes(self, layout: Layout, made: Model, released: str) -> list[str]:
-        """What a user should know about the numbers."""
+        """The remarks that a user should read about the numbers."""
         notes = (
             ["Multi-head latent attention: fitted to measurements of current engines alone."]
             if layout.latent

@@ -24,14 +24,12 @@ from tonnage.spec.attention_layers import (
 )
 from tonnage.spec.config_fields import alike, heads_of, looked_up, mixers, predictions
 from tonnage.spec.config_fields import layers_of as layers_in
-from tonnage.spec.config_layouts import shown
-from tonnage.spec.layers import KimiDeltaAttention, Layers, Mamba2
+from tonnage.spec.config_layouts import ConfigValues, shown
+from tonnage.spec.layers import KimiDeltaAttention, Layers, Mamba2, Mixer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tonnage.spec.config_layouts import ConfigValues
-    from tonnage.spec.layers import Mixer
 
 Fields = dict[str, Any]  # Fields of ``Model``, by name
 
@@ -223,7 +221,7 @@ between them."""
 
 
 def pattern_of(config: ConfigValues) -> list[str]:
-    """What each layer of a Nemotron-H model is, from its pattern of letters or its list of
+    """Read the kind of each layer of a Nemotron-H model from its pattern of letters or its list of
     words.
     """
     pattern = config.config.get("hybrid_override_pattern")

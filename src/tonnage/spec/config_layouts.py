@@ -492,6 +492,10 @@ ENCODER_NAMES = (
 
 _STATE = "state-space layers keep no KV cache"
 ENCODER = "it has an encoder; only decoders are supported"
+ONE_PASS = (
+    "it is a decoder that answers in one pass; name its language model, {decoder}, in architectures"
+    " and size it with outputs of 1 token"
+)
 VISION = "it takes images; only text decoders are supported"
 
 REFUSED: dict[str, str] = {
@@ -537,7 +541,7 @@ class ConfigValues:
         )
 
     def required(self, *keys: str) -> int:
-        """The same; a file without it is refused."""
+        """Read a value, and refuse a file without it."""
         value = self.optional(*keys)
         if value is None:
             self.fail(keys[0], "missing")

@@ -34,7 +34,7 @@ class Adapters:
     on: On = "all"
 
     def __str__(self) -> str:
-        """As ``parse_adapters`` reads it."""
+        """Write the adapters as ``parse_adapters`` reads them."""
         return f"rank={self.rank} adapters={self.count}" + (
             "" if self.on == "all" else f" on={self.on}"
         )
@@ -103,7 +103,7 @@ class Speculation:
         return f"{self.method} k={self.tokens}"
 
     def __str__(self) -> str:
-        """As ``parse_speculation`` reads it."""
+        """Write the method as ``parse_speculation`` reads it."""
         name = self.method if self.draft is None else f"draft={self.draft.name}"
         return f"{name} k={self.tokens} acceptance={self.acceptance:g}"
 
@@ -205,7 +205,7 @@ STATISTICS: tuple[Statistic, ...] = ("mean", "p50", "p90", "p95", "p99")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallelism:
-    """How many GPUs one instance spans, and what each holds.
+    """The split of one instance over GPUs.
 
     Attention runs in ``dp`` ranks of ``tp`` GPUs; each rank has its own requests, scheduler and KV
     cache, and all weights but those of routed experts. The routed experts are spread over all ``tp
@@ -257,7 +257,7 @@ class Parallelism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineKnobs:
-    """What an operator sets on an engine, by the names that the field uses."""
+    """The settings of an engine, by the names that the field uses."""
 
     scheduler: Scheduler  # whose rules admit and batch requests
     # sequences that run at once (TensorRT-LLM ``max_batch_size``, vLLM ``max_num_seqs``, SGLang
@@ -480,7 +480,7 @@ def parse_limit(metric: LimitMetric, text: str) -> Limit:
 
 
 def _ratio(written: str, text: str) -> float:
-    """How many times as long a session may take as alone, such as 1.2."""
+    """Read how many times as long a session may take as alone, such as 1.2."""
     try:
         ratio = float(written.rstrip("x×"))
     except ValueError:

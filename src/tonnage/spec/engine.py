@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.hardware import Gpu
+from tonnage.spec.hardware import ANY_VENDOR, Gpu, older_generations
 from tonnage.spec.precision import Precision
 from tonnage.spec.typed_values import Pairs, strict
 
@@ -49,7 +49,7 @@ class Drafting:
 
 @strict
 class Launch:
-    """How an engine is started."""
+    """The command that starts an engine."""
 
     command: tuple[str, ...]  # its words; one of them holds ``MODEL``, and one may be ``FLAGS``
     # pairs of a setting and the flag that its value follows; a flag that ends with "=" is one word
@@ -80,8 +80,8 @@ class Launch:
         return dict(self.switches).get(setting)
 
     def drafting(self, method: str) -> Drafting | None:
-        """What a method of speculative decoding adds; None where the engine cannot be started with
-        it.
+        """The words that a method of speculative decoding adds; None where the engine cannot be
+        started with it.
         """
         return dict(self.speculation).get(method)
 
@@ -174,6 +174,9 @@ class EnginePreset(EngineKnobs):
     # whether its versions are older than every one that was measured, so that its terms are those
     # of a later one
     before_rows: bool = False
+    # oldest compute capability of NVIDIA's GPUs that its published builds run on, such as "8.0"; ""
+    # where it runs on none of NVIDIA's
+    capability: str = ""
     launch: Launch | None = None  # how its server is started; None where it is not known
     # source, date: where the defaults come from and when they were taken down
     source: str
@@ -184,6 +187,15 @@ class EnginePreset(EngineKnobs):
     def knobs(self) -> EngineKnobs:
         """The knobs alone."""
         return EngineKnobs(**{part.name: getattr(self, part.name) for part in fields(EngineKnobs)})
+
+    def excluded(self, gpu: Gpu) -> str:
+        """The kind of GPU that it does not run on, such as "AMD" or "Volta"; empty where it runs on
+        this one.
+        """
+        if gpu.vendor not in (ANY_VENDOR, *self.vendors):
+            return gpu.vendor
+        too_old = gpu.vendor == "NVIDIA" and gpu.arch in older_generations(self.capability)
+        return gpu.arch if too_old else ""
 
     def runs(self, precision: Precision, gpu: Gpu) -> Precision:
         """The precision as the engine runs it on a GPU: what the GPU has no units for is unpacked

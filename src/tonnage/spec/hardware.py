@@ -21,6 +21,37 @@ BEFORE_SPARSITY = ("Volta", "Turing")
 """NVIDIA's generations before Ampere, whose matrix units came first to skip the zeros of 2:4
 (Ampere architecture whitepaper, 2020)."""
 
+GENERATIONS = {"7.0": "Volta", "7.5": "Turing", "8.0": "Ampere"}
+"""NVIDIA's oldest generations that engines still run on, by their least compute capability (CUDA
+C++ Programming Guide, recalled)."""
+
+
+def older_generations(capability: str) -> tuple[str, ...]:
+    """NVIDIA's generations below a compute capability, such as Volta and Turing below "8.0"."""
+    supported = float(capability or 0)
+    return tuple(name for least, name in GENERATIONS.items() if float(least) < supported)
+
+
+ARCHES = {
+    "gfx90a": "CDNA2",
+    "gfx942": "CDNA3",
+    "gfx950": "CDNA4",
+    "gfx1100": "RDNA3",
+    "gfx1201": "RDNA4",
+    "sm70": "Volta",
+    "sm75": "Turing",
+    "sm80": "Ampere",
+    "sm86": "Ampere",
+    "sm89": "Ada",
+    "sm90": "Hopper",
+    "sm100": "Blackwell",
+    "sm103": "Blackwell Ultra",
+    "sm120": "Blackwell",
+    "sm121": "Blackwell",
+}
+"""The generation that a compiler's target names (LLVM, AMDGPU usage; CUDA C++ Programming Guide;
+recalled)."""
+
 
 @strict
 class Gpu:
@@ -284,6 +315,19 @@ MIG user guide, 2026-11-25)."""
 _MIG_MEMORY = {1: (1, 2), 2: (2,), 3: (4,), 4: (4,), 7: (8,)}
 
 
+def small_slices(gpu: Gpu) -> tuple[int, str] | None:
+    """Into how many small MIG slices a GPU divides, each with a quarter of its memory, and the name
+    of one; None where MIG does not divide it, or it is a slice.
+    """
+    if "-mig-" in gpu.name:
+        return None
+    small = mig_slice(gpu, 1, round(gpu.memory_gb / SMALL_SLICES))
+    return None if small is None else (SMALL_SLICES, small.name)
+
+
+SMALL_SLICES = 4  # Of a GPU, each with one unit of compute
+
+
 def mig_slice(gpu: Gpu, slices: int, memory_gb: int) -> Gpu | None:
     """The MIG slice of that profile ("3g.40gb": 3 slices of compute, 40 GB); None where the GPU has
     no such profile.
@@ -412,7 +456,7 @@ class HardwareFile:
     notes: str = ""
 
     def faults(self) -> list[str]:
-        """What is wrong with the values, each with its key."""
+        """The faults of the values, each with its key."""
         needed = ("fp16_tflops", "memory_gb", "memory_bandwidth_gb_s")
         faults = [] if self.name.strip() else ["name: is empty"]
         for part in fields(self):

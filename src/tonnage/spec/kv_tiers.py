@@ -43,7 +43,7 @@ class SystemTier:
 
 @strict
 class Offloading:
-    """What keeps blocks below the KV cache, and its rules."""
+    """The program that keeps blocks below the KV cache, and its rules."""
 
     name: str  # such as "lmcache"
     # families of the engines that it serves; it is the usual one of a family that no entry before
@@ -127,7 +127,7 @@ class AskedTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvTiers:
-    """What a question asks for."""
+    """The tiers that a question asks for."""
 
     # the nearest first; empty for the offloader's usual ones, or with ``off`` for none
     tiers: tuple[AskedTier, ...] = ()

@@ -12,6 +12,7 @@ import math
 import os.path
 import re
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.csv_file import named_rows
@@ -101,6 +102,38 @@ class Lengths:
             + self.plus
         )
 
+    def slices(self) -> tuple[tuple[float, float], ...]:
+        """(tokens, weight) in ascending order: the bins of a histogram, of other distributions
+        ``SLICES`` parts of equal weight.
+        """
+        if self.kind == "fixed":
+            return ((self.mean, 1.0),)
+        if self.kind == "histogram":
+            return tuple((value + self.plus, weight) for value, weight in sorted(self.bins))
+        variable_mean, places = self.mean - self.plus, [(i + 0.5) / SLICES for i in range(SLICES)]
+        if self.kind == "uniform":
+            half = self.std * math.sqrt(3.0)
+            values = [variable_mean + half * (2 * place - 1) for place in places]
+        elif self.kind == "normal":
+            values = [NormalDist(variable_mean, self.std).inv_cdf(place) for place in places]
+        else:
+            variance = math.log1p((self.std / variable_mean) ** 2)
+            normal = NormalDist(math.log(variable_mean) - variance / 2, math.sqrt(variance))
+            values = [math.exp(normal.inv_cdf(place)) for place in places]
+        return tuple((max(1.0, value + self.plus), 1 / SLICES) for value in values)
+
+    def up_to(self, tokens: float) -> tuple[float, Lengths, Lengths]:
+        """The share of lengths of at most so many tokens, these lengths, and the longer ones, both
+        as histograms with bins ``FINE`` wide. Raises InputError: all are on one side.
+        """
+        below, above = (
+            [(value, weight) for value, weight in self.slices() if (value <= tokens) == short]
+            for short in (True, False)
+        )
+        if not below or not above:
+            raise InputError(f"{self}: no lengths on both sides of {tokens:g} tokens")
+        return math.fsum(weight for _, weight in below), _binned(below), _binned(above)
+
     def scaled(self, factor: float) -> Lengths:
         """Every length times ``factor``, the fixed part included."""
         bins = tuple((value * factor, weight) for value, weight in self.bins)
@@ -175,7 +208,7 @@ class Lengths:
 
 @strict
 class RecordedLengths:
-    """How much lengths differ in a recorded trace."""
+    """The spread of the lengths in a recorded trace."""
 
     name: str  # the kind of traffic, such as "chat"
     about: str  # in words
@@ -195,7 +228,7 @@ class RecordedLengths:
         return self.isl_cv if which == "isl" else self.osl_cv
 
     def apart(self, isl: float, osl: float) -> float:
-        """How far mean lengths are from its means: the sum of the logarithms of both ratios."""
+        """The distance of mean lengths from its means: the sum of the logarithms of both ratios."""
         return abs(math.log(isl / self.isl_mean)) + abs(math.log(osl / self.osl_mean))
 
 
@@ -242,6 +275,23 @@ class Pairs:
         """The distributions of the prompts and of the outputs, each by itself."""
         return of_values(self.isl, self.source), of_values(self.osl, self.source)
 
+    def up_to(self, tokens: float) -> tuple[float, Pairs, Pairs]:
+        """The share of pairs with prompts of at most so many tokens, these pairs, and the others.
+        Raises InputError: all are on one side.
+        """
+        sides = []
+        for short in (True, False):
+            rows = [
+                (i, o) for i, o in zip(self.isl, self.osl, strict=True) if (i <= tokens) == short
+            ]
+            if not rows:
+                raise InputError(f"{self.source}: no prompts on both sides of {tokens:g} tokens")
+            isl, osl = zip(*rows, strict=True)
+            side = f"{self.source} {'up to' if short else 'over'} {tokens:g}"
+            sides.append(Pairs(isl=isl, osl=osl, source=side))
+        below, above = sides
+        return len(below.isl) / len(self.isl), below, above
+
     def scaled(self, isl: float = 1.0, osl: float = 1.0) -> Pairs:
         """Prompts and outputs times a factor each, at least one token."""
         factor = "" if isl == osl == 1 else f" × {isl:g}/{osl:g}"
@@ -268,6 +318,28 @@ def of_values(values: tuple[int, ...], source: str) -> Lengths:
     return histogram(
         [(float(value), float(count)) for value, count in sorted(counts.items())], written
     )
+
+
+SLICES = 1_000  # Parts of equal weight in which a distribution without bins is looked at
+FINE = 1.05  # Ratio of the lengths that share a bin
+WEIGHTS = 100_000  # Whole weights of all bins together, so that they are written exactly
+
+
+def _binned(slices: list[tuple[float, float]]) -> Lengths:
+    """A histogram of whole tokens and whole weights, which reads as it is written."""
+    bins: dict[int, list[tuple[float, float]]] = {}
+    for value, weight in slices:
+        bins.setdefault(round(math.log(value) / math.log(FINE)), []).append((value, weight))
+    total, pairs, done, written = math.fsum(weight for _, weight in slices), [], 0.0, 0
+    for members in bins.values():
+        weight = math.fsum(weight for _, weight in members)
+        done += weight / total
+        whole = round(done * WEIGHTS) - written
+        written += whole
+        if whole:
+            mean = math.fsum(value * part for value, part in members) / weight
+            pairs.append((float(max(1, round(mean))), float(whole)))
+    return histogram(pairs)
 
 
 def histogram(bins: list[tuple[float, float]], written: str = "") -> Lengths:
@@ -336,7 +408,7 @@ def _fixed(lengths: Lengths, text: str, where: str) -> Lengths:
 
 
 def _per_token(unit: re.Match[str] | None, words_per_token: float) -> float:
-    """How many of a unit a token is; 1 where the unit is the token."""
+    """The number of words or characters in a token; 1 where the unit is the token."""
     if unit is None or unit.group(1).startswith("token"):
         return 1.0
     return words_per_token if unit.group(1).startswith("word") else CHARACTERS_PER_TOKEN
@@ -394,7 +466,7 @@ def _form(text: str, where: str) -> str:
 
 
 def _checked(lengths: Lengths, text: str, where: str) -> Lengths:
-    """The same lengths, refused where no request could have them."""
+    """Return the lengths; impossible ones are refused."""
     shortest = min((value for value, _ in lengths.bins), default=lengths.mean)
     if not (math.isfinite(lengths.mean) and math.isfinite(lengths.std)):
         raise InputError(_form(text, where))

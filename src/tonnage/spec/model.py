@@ -121,7 +121,7 @@ class Model:
 
     @property
     def layout_mark(self) -> str:
-        """What is not sure about its layers, in words; "" where its architecture is known."""
+        """The doubt about its layers, in words; "" where its architecture is known."""
         if self.layout_requested:
             return f"its architecture {self.architecture} is read as {self.layout}, as requested"
         near = f"nearest known layout {self.layout}" if self.layout else "no known layout is near"

@@ -131,7 +131,7 @@ class Precision:
         return f"+{KV}" in self.name
 
     def with_kv(self, kv: KvFormat) -> Precision:
-        """The same format with another KV cache."""
+        """Return the format with another KV cache."""
         return find_precision(f"{self.weights}+{KV}{kv}") if kv != self.kv else self
 
     @property
@@ -155,7 +155,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """As it is written behind the format, such as "mlp-fp16:1/63"."""
+        """The part as it is written behind the format, such as "mlp-fp16:1/63"."""
         share = (
             "" if self.share == 1.0 else f":{Fraction(self.share).limit_denominator(LARGEST_PARTS)}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -33,9 +34,7 @@ class Figure:
 
     @property
     def value(self) -> float:
-        """What costs are computed with: the usual price, or the middle of the range where none is
-        named.
-        """
+        """The value that costs are computed with: the usual price, or the middle of the range."""
         return (self.low + self.high) / 2 if self.typical is None else self.typical
 
     @property
@@ -78,9 +77,7 @@ def amount(figure: Figure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemPrice:
-    """What a whole system (catalog id) costs to buy, in USD; None where the user wants it left
-    out.
-    """
+    """The price of a whole system (catalog id), in USD; None where the user wants it left out."""
 
     system: str
     usd: Figure | None
@@ -88,7 +85,7 @@ class SystemPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPrice:
-    """What one GPU (catalog id) costs to buy without a server, in USD."""
+    """The price of one GPU (catalog id) without a server, in USD."""
 
     gpu: str
     usd: Figure
@@ -96,7 +93,7 @@ class GpuPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudOffer:
-    """What an hour of one GPU costs in the cloud."""
+    """The price of an hour of one GPU in the cloud."""
 
     gpu: str  # catalog id
     # its name, which begins with the provider, such as "AWS p5.48xlarge on-demand us-east-1"
@@ -109,6 +106,14 @@ class CloudOffer:
     machine_gpus: tuple[int, ...] = ()
     # such as "on-demand", "spot" and "reserved 1 year"; empty where the user did not say
     terms: str = ""
+
+    @property
+    def years(self) -> int:
+        """For how many years it is reserved; 0 where it can be given back sooner, or is of the GPU
+        alone.
+        """
+        match = re.fullmatch(r"(?:reserved|committed) (\d+) years?", self.terms)
+        return 0 if match is None else int(match[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +136,7 @@ class CloudTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiPrice:
-    """What APIs ask for a million tokens, in USD."""
+    """The price of a million tokens at APIs, in USD."""
 
     name: str  # the model (catalog id), or the name that the user gave to an API
     # usd_per_million_input_tokens, usd_per_million_output_tokens: the cheapest, the usual and the
@@ -228,6 +233,7 @@ class Prices:
         """
         gpu_offers = [offer for offer in self.cloud if offer.gpu == gpu]
         cloud_offers = [offer for offer in gpu_offers if offer.usd_per_gpu_hour.given]
+        cloud_offers = [offer for offer in cloud_offers if not offer.years] or cloud_offers
         named = [
             offer
             for offer in gpu_offers
@@ -242,8 +248,21 @@ class Prices:
         by_size = _by_size(sorted(_on_demand(gpu_offers) or gpu_offers, key=_usual), gpus)
         return tuple(_tier(size, by_size) for size in by_size)
 
+    def reserved_tiers(self, gpu: str, gpus: int, years: int) -> tuple[CloudTier, ...]:
+        """The offers of machines that are reserved for so many years, as of ``cloud_tiers``; none
+        where none is known, or the user's own offers are for the hour.
+        """
+        gpu_offers = [offer for offer in self.cloud if offer.gpu == gpu]
+        reserved = [offer for offer in gpu_offers if offer.years == years]
+        if any(offer.usd_per_gpu_hour.given for offer in gpu_offers):
+            reserved = [offer for offer in reserved if offer.usd_per_gpu_hour.given]
+        elif self.cloud_offer:
+            reserved = [offer for offer in reserved if offer.offer.startswith(self.cloud_offer)]
+        by_size = _by_size(sorted(reserved, key=_usual), gpus)
+        return tuple(_tier(size, by_size) for size in by_size)
+
     def api_price(self, model: str | None = None) -> ApiPrice | None:
-        """What APIs ask for a model; None where it is not known.
+        """The price of a model at APIs; None where it is not known.
 
         The user's own price of the model comes first, then a price of the user's that bears no
         model's name and so is for any.

@@ -123,7 +123,7 @@ class RecordedSessions:
 
     @cached_property
     def lasts_s(self) -> NDArray[np.float64]:
-        """How long each session lasts then, in seconds."""
+        """The duration of each session with that model's times, in seconds."""
         return np.asarray(
             np.maximum.reduceat(self.begun_ns + np.maximum(self.took_ns, 1), self.starts[:-1])
             / NS_PER_S
@@ -136,7 +136,7 @@ class RecordedSessions:
 
     @cached_property
     def seconds(self) -> NDArray[np.float64]:
-        """How long each session lasted, to its last answer."""
+        """The recorded duration of each session, to its last answer, in seconds."""
         return np.asarray(
             np.maximum.reduceat(self.at_ns + self.took_ns, self.starts[:-1]) / NS_PER_S
         )
@@ -244,7 +244,7 @@ class RecordedSessions:
         )
 
     def paused_at_most(self, seconds: float) -> RecordedSessions:
-        """With longer pauses cut."""
+        """Cut longer pauses."""
         longest = round(seconds * NS_PER_S)
         return replace(
             self,
@@ -383,7 +383,7 @@ def _begun(trace: Trace, kept: Ints, due_ps: Ints) -> Trace:
 
 
 def _copies(sessions: Ints) -> Ints:
-    """How often each session was chosen before."""
+    """The number of times that each session was chosen before."""
     counts: dict[int, int] = {}
     copies = np.zeros(len(sessions), np.int64)
     for place, session in enumerate(sessions.tolist()):
@@ -474,7 +474,7 @@ class PrefixTree:
 
 
 def same_beginning(one: NDArray[Any], other: NDArray[Any]) -> int:
-    """How many values two columns begin with together."""
+    """The number of values that two columns begin with together."""
     shorter = min(len(one), len(other))
     differ = np.flatnonzero(one[:shorter] != other[:shorter])
     return int(differ[0]) if len(differ) else shorter

@@ -96,7 +96,7 @@ class Recording:
         return Pairs(isl=self.isl, osl=self.osl, source=self.source) if self.isl else None
 
     def contents(self, places: Sequence[int]) -> Contents | None:
-        """What the requests at these places have in common; None where the file does not say."""
+        """The content that the requests at these places share; None where the file does not say."""
         size = block_tokens(self.blocks, self.isl) if self.blocks else None
         if size is None:
             return None

@@ -18,6 +18,7 @@ from tonnage.spec.precision import (
     REST_FP8,
     SPARSE,
     TABLES,
+    KvFormat,
     Part,
     find_precision,
     with_parts,
@@ -26,7 +27,6 @@ from tonnage.spec.quantization_config import LEFT_OUT, WIDE, Names, Rule, rules_
 
 if TYPE_CHECKING:
     from tonnage.spec.model import Model
-    from tonnage.spec.precision import KvFormat
 
 UNQUANTIZED = "bf16"  # The format of a checkpoint that names none
 

@@ -84,7 +84,7 @@ def leaf(
 
 @strict
 class LengthsAsked:
-    """How long prompts and outputs are."""
+    """The lengths of prompts and outputs."""
 
     isl: Length = leaf(
         "Prompt length in tokens, words (3500words) or characters (8000chars): 2000, 2000+-500,"
@@ -121,7 +121,7 @@ class LengthsAsked:
 
 @strict
 class SessionsAsked:
-    """What requests share, and how they follow one another."""
+    """The content that requests share, and how they follow one another."""
 
     shared_prefix: Length = leaf(
         "Length of a prefix that prompts share, in tokens or words; it is added to them and may be"
@@ -161,7 +161,7 @@ class SessionsAsked:
 
 @strict
 class DemandAsked:
-    """How many requests there are."""
+    """The load: how many requests there are."""
 
     peak_rps: Number = leaf("Requests per second at the peak.", unit="rate")
     mean_rps: Number = leaf(
@@ -244,7 +244,7 @@ class DemandAsked:
 
 @strict
 class LimitsAsked:
-    """What must hold: a statistic (mean, p50, p90, p95, p99) of a latency, one or several each."""
+    """The latency limits: statistics (mean, p50, p90, p95, p99) of a latency, one or several."""
 
     ttft: Texts = leaf(
         'Limit on the time to first token (TTFT), such as "p95<=500ms"; mean, p50, p90, p95 or p99;'
@@ -276,7 +276,7 @@ class LimitsAsked:
 
 @strict
 class SearchAsked:
-    """What may be combined; every combination is tried."""
+    """The space of the search; every combination is tried."""
 
     gpu: Texts = leaf(
         f"GPUs to try, separated by commas (default: {DEFAULT_GPUS}).",
@@ -323,7 +323,8 @@ class SearchAsked:
         " tensorrt-llm,vllm).",
         about_simulate=(
             "Engine preset: tensorrt-llm, vllm or sglang for the newest, or a version such as"
-            " nim-2024 of `tonnage catalog engines` (default: tensorrt-llm)."
+            " nim-2024 of `tonnage catalog engines` (default: tensorrt-llm, or vllm where the GPU"
+            " needs it)."
         ),
     )
     max_batch_size: Counts = leaf(
@@ -489,7 +490,7 @@ class SearchAsked:
 
 @strict
 class ChoiceAsked:
-    """Which of the deployments that meet the limits is chosen, and what it must not exceed."""
+    """The rule by which a deployment is chosen, and what it must not exceed."""
 
     objective: Objective | None = leaf(
         "Objective to minimise: gpus (default), cost (per year), power, or latency (mean E2E at the"
@@ -514,7 +515,7 @@ class ChoiceAsked:
 
 @strict
 class StandbyAsked:
-    """What stands by for failures."""
+    """The systems that stand by for failures."""
 
     availability: Length = leaf(
         "Probability that enough systems work for the peak, such as 99.9%; takes the time between"
@@ -540,7 +541,7 @@ class StandbyAsked:
 
 @strict
 class ScalingAsked:
-    """How the fleet may be scaled over its hours."""
+    """The ways in which the fleet may be scaled over its hours."""
 
     autoscale: bool | None = leaf(
         "Propose an autoscaling rule for the profile or the trace, and say what it saves"
@@ -552,6 +553,24 @@ class ScalingAsked:
     start_time: Text = leaf(
         "Time from the controller's decision until a new instance takes requests, such as 3min"
         " (default: weights at 10 Gbit/s, and 60 s)."
+    )
+
+
+@strict
+class BuyingAsked:
+    """When systems are bought, and what is rented in their place."""
+
+    horizon: Text = leaf(
+        "Months over which buying now, buying when needed and renting are compared, such as 36 or"
+        " 3 years (default: 36 where a price decay or a lead time is given; docs/cost.md)."
+    )
+    price_decay: Length = leaf(
+        'Share by which prices fall in a year, such as 20%, or "systems=25% rents=10%" for systems'
+        " and for rented GPUs by themselves (default: none)."
+    )
+    lead_time: Text = leaf(
+        "Time from the order of a system to its delivery, such as 3 months or 12 weeks; GPUs are"
+        " rented until then (default: none)."
     )
 
 
@@ -590,6 +609,11 @@ class Scenario:
         "Systems that exist, such as 3xdgx-h100, 3x4xl40s, 16xh100 (GPUs), 2xp5.48xlarge or"
         " 2xmine.yaml: the plan says what they carry and, with a load, what to add to them."
     )
+    mix: bool | None = leaf(
+        "Look for a purchase of two kinds of system that costs less a year than the best single"
+        " kind: long prompts on one and short ones on the other, or both behind one router"
+        " (default: no)."
+    )
     growth: Length = leaf(
         "Growth of the load, such as 5%/month or 60%/year: the plan says until when the systems are"
         " enough, and how many it takes in one, two and three years."
@@ -606,6 +630,7 @@ class Scenario:
     choice: ChoiceAsked = field(default_factory=ChoiceAsked)
     standby: StandbyAsked = field(default_factory=StandbyAsked)
     scaling: ScalingAsked = field(default_factory=ScalingAsked)
+    buying: BuyingAsked = field(default_factory=BuyingAsked)
     confidence: Length = leaf(
         "Confidence with which the number of systems meets the limits, given the errors of the"
         " prediction, such as 95 or 95% (default: 80)."
@@ -735,7 +760,7 @@ class Leaf:
         return int(number) if number.is_integer() else None
 
     def fault(self, value: object) -> str:
-        """What is wrong with a number; empty where nothing is, or where it is none."""
+        """Say what is wrong with a number; empty where nothing is, or where it is none."""
         if self.bounds is None or isinstance(value, bool) or not isinstance(value, int | float):
             return ""
         return self.bounds.fault(value)
@@ -845,7 +870,7 @@ def _whole(value: Any) -> Any:
 
 
 def flat(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a document says, by the names of its leaves."""
+    """Flatten a document to its leaves by name."""
     values: dict[str, Any] = {}
     for leaf in leaves():
         place: Any = document

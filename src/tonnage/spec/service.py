@@ -149,7 +149,7 @@ def passes(stages: tuple[Stage, ...]) -> tuple[float, ...]:
 
 
 def taken_stages(stages: tuple[Stage, ...], drawn: Mapping[int, bool]) -> list[bool]:
-    """Which stages a request takes, by the draws of those with a share below 1."""
+    """The stages that a request takes, by the draws of those with a share below 1."""
     reached: list[bool] = []
     for place, stage in enumerate(stages):
         reached.append(
@@ -265,7 +265,7 @@ def read_service(path: Path | str) -> Service:
 
 
 def service_of(document: Mapping[str, Any], where: str) -> Service:
-    """The same from nested values. Raises InputErrors: everything in it that cannot be used."""
+    """Read a service from nested values. Raises InputErrors: all in it that cannot be used."""
     file = read_as(_File, document, where, InputErrors)
     faults = [f"{where}: {fault}" for fault in _faults(file)]
     InputErrors.raise_if(faults)

@@ -66,7 +66,7 @@ class Contents:
         return self.piece[first:last].tolist(), self.until[first:last].tolist()
 
     def part(self, rows: Ints) -> Contents:
-        """Those of some of the requests, in any order."""
+        """Select the contents of some requests, in any order."""
         starts, places = gathered(self.starts, rows)
         return Contents(starts=starts, piece=self.piece[places], until=self.until[places])
 
@@ -84,7 +84,7 @@ def gathered(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Follows:
-    """Which requests wait for which others to end."""
+    """The requests that wait for others to end."""
 
     # int64 (requests + 1,), the place in ``rows`` at which the requests begin that wait for each
     # one
@@ -93,7 +93,7 @@ class Follows:
     waits: Ints  # int64, for how many each waits; its pause begins at the end of the last of them
 
     def part(self, rows: Ints) -> Follows:
-        """Those of some of the requests, counted from 0 again: of each session all or none."""
+        """Select some requests, counted from 0 again: of each session all or none."""
         import numpy as np
 
         number = np.full(len(self.waits), -1)
@@ -103,7 +103,7 @@ class Follows:
 
 
 def follows_of(waits: Sequence[Sequence[int]]) -> Follows:
-    """From the requests that each one waits for."""
+    """Build the graph from the requests that each one waits for."""
     import numpy as np
 
     pairs = np.array(
@@ -206,7 +206,7 @@ def parse_pause(text: str, where: str) -> Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """What requests share, and how they follow one another."""
+    """The content that requests share, and how they follow one another."""
 
     # length of a shared prefix, such as a system prompt; it is added to the prompts
     prefix_tokens: int = 0

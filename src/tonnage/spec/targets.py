@@ -37,7 +37,7 @@ PICKED = ("least-outstanding", "prefix-aware", "least-kv")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRuns:
-    """What one target runs."""
+    """The deployments that one target runs."""
 
     engines: tuple[str, ...] = FAMILIES  # families
     # simulated routers that its own is, or is nearest to; the first one by default
@@ -90,7 +90,7 @@ def machine_gpus(gpu: str, gpus_per_system: int) -> int:
 
 
 def target_runs(name: str, *, at: str = "target") -> TargetRuns:
-    """What the target of that name runs. Raises InputError: there is none."""
+    """Look up what the target of that name runs. Raises InputError: there is none."""
     if name not in TARGETS:
         raise InputError(
             f"{option(at)}: no files are written for '{name}'; there are {', '.join(TARGETS)}"

@@ -306,7 +306,7 @@ def _loader(fast: bool) -> Any:
             return mapping
 
     def number(loader: Any, node: Any) -> Any:
-        """Whole numbers; "1:2" is a text, as in YAML 1.2, and not 62, as in YAML 1.1."""
+        """Read whole numbers; "1:2" is a text, as in YAML 1.2, and not 62, as in YAML 1.1."""
         return node.value if ":" in node.value else loader.construct_yaml_int(node)
 
     Unique.add_constructor("tag:yaml.org,2002:int", number)

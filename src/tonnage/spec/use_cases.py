@@ -128,7 +128,7 @@ def mixture_of(text: str, where: str) -> Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a use case set because the asker did not; what it left alone is None or empty."""
+    """The defaults that a use case filled in; None or empty where it filled in nothing."""
 
     use_case: UseCase
     mode: Mode | None

@@ -176,7 +176,7 @@ class Workload:
         return with_classes(self._made(seed, stretch), self.classes, seed)
 
     def _made(self, seed: int, stretch: bool) -> Trace:
-        """The same without classes."""
+        """Draw the requests without their classes."""
         if self.requests < 1:
             raise InputError(
                 f"{option('requests')}: {self.requests} is not a number of requests; write 1 or"
@@ -356,7 +356,7 @@ class Trace:
         return np.arange(len(self)) if self.pause_ps is None else np.flatnonzero(self.pause_ps < 0)
 
     def graph(self) -> Follows:
-        """Which requests wait for which."""
+        """The requests that each request waits for."""
         if self.follows is not None:
             return self.follows
         waits = (
@@ -375,9 +375,7 @@ class Trace:
         return np.arange(len(self)) if self.pause_ps is None else (self.pause_ps < 0).cumsum() - 1
 
     def part(self, rows: NDArray[np.int64], seed: int) -> Trace:
-        """Some of the requests with what they have in common, in order; of a session all or
-        none.
-        """
+        """Select some requests with their shared contents, in order; of a session all or none."""
         columns = ((name, getattr(self, name)) for name in ("pause_ps", "priority", "ttft_ps"))
         selected: dict[str, Any] = {
             name: column if column is None else column[rows] for name, column in columns

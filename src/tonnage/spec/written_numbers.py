@@ -51,7 +51,7 @@ BEFORE: dict[Unit, str] = {"percentile": r"p", "spare": r"n\s*\+", "usd": r"usd|
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a number may be.
+    """The bounds of a number.
 
     Attributes:
         meaning: what a number outside the bounds is not, such as "a number of API servers".

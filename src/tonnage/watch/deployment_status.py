@@ -92,7 +92,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """One look."""
+    """One look at a deployment."""
 
     plan: Plan  # that it is laid next to
     present: Present  # what was measured
@@ -131,7 +131,7 @@ class Watched:
 
     @property
     def headroom(self) -> float | None:
-        """How much more load they carry, as a share of the present one; None without load."""
+        """The additional load that they carry, as a share of the present one; None without load."""
         return (
             self.capacity / self.present.requests_per_second - 1
             if self.present.requests_per_second
@@ -318,7 +318,7 @@ class TtftPart:
 
 
 def parts_of_ttft(present: Present, expected: Expected) -> tuple[TtftPart, ...]:
-    """Where the mean TTFT goes, as far as the engine publishes it; the rest is one part."""
+    """Divide the mean TTFT, as far as the engine publishes it; the rest is one part."""
     ttft, stages, planned = present.latencies.get("ttft"), present.stages, expected.ttft
     if (
         ttft is None
@@ -351,7 +351,7 @@ def _known(value: float) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """What does not change between looks."""
+    """The settings that stay the same between looks."""
 
     plan: Plan  # of the deployment
     predictor: Predictor  # of its choice
@@ -467,7 +467,7 @@ def uneven(router: str, present: Present) -> tuple[str, ...]:
 
 
 def present(before: Reading, now: Reading) -> Present:
-    """What happened between two readings."""
+    """The traffic between two readings."""
     pairs = [
         (before.instances[url], counts)
         for url, counts in now.instances.items()
@@ -525,7 +525,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def _grown(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
-    """How much counters have grown; one that is smaller than before began again."""
+    """The growth of counters; one that is smaller than before began again."""
     return _sum(
         None if now is None else now - then if then is not None and now >= then else now
         for then, now in pairs

@@ -153,7 +153,7 @@ class Server:
         return f"{{{inner}{',' + self._select if self._select else ''}}}"
 
     def _ask(self, query: str, start: float, end: float, step: float) -> Any:
-        """One answer."""
+        """Ask the server once."""
         data = urlencode({"query": query, "start": start, "end": end, "step": step}).encode()
         try:
             with urllib.request.urlopen(
@@ -190,7 +190,7 @@ What = Literal["load", "prompts", "outputs", "speed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One thing next to what the plan has."""
+    """One present value next to the plan's."""
 
     # the load of the busiest hour (requests/s), mean tokens of prompts or outputs, or the time per
     # output token (ms)
@@ -206,7 +206,7 @@ class Drift:
 
     @property
     def change(self) -> float:
-        """As a share of what was planned."""
+        """The change as a share of the planned value."""
         return self.now / self.planned - 1
 
 

@@ -70,7 +70,7 @@ def signals_on(page: Page) -> Signals | None:
 
 
 def counts_of(page: Page, signals: Signals) -> Counts:
-    """What a page says by the names of an engine."""
+    """Read the counters of a page by an engine's names."""
 
     def total(name: str) -> float | None:
         return page.total(name) if name and name in page else None
@@ -125,7 +125,7 @@ SHARES = ("nv_gpu_utilization",)  # Triton publishes a share where the others pu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One moment."""
+    """The counters at one moment."""
 
     at_s: float  # seconds of a clock that never goes back
     instances: Mapping[str, Counts]  # what each instance that answered says, by its address
@@ -199,7 +199,7 @@ class Pages:
         self._path = path
 
     def read(self) -> Reading:
-        """All of them, at this moment."""
+        """Read all pages at this moment."""
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             first = dict(zip(self.urls, pool.map(self._page, self.urls), strict=True))
             instances = {url: page for url, page in first.items() if not backends_on(page)}
@@ -363,7 +363,7 @@ def _lengths(text: str, mean: float) -> Lengths:
 
 
 def _factor(measured: float | None, planned: float) -> float:
-    """What the plan's lengths are multiplied by; 1 where the present ones are near."""
+    """The factor on the plan's lengths; 1 where the present ones are near."""
     if measured is None or measured <= 0 or abs(measured / planned - 1) < NEAR:
         return 1.0
     return float(STEP ** round(math.log(measured / planned) / math.log(STEP)))
@@ -381,7 +381,7 @@ half."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What was found, and the commands that answer it."""
+    """A finding, and the commands that answer it."""
 
     metric: str  # "TPOT", or "ITL" where the engine publishes no TPOT
     ratio: float  # the measured mean over the predicted

@@ -42,7 +42,7 @@ MIXED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One thing that the plan counts on."""
+    """One setting that the plan counts on."""
 
     name: str  # such as "context"
     planned: Value  # value of the plan
@@ -78,7 +78,7 @@ def instance(url: str, pool: Pool) -> Instance:
 
 
 def _running(url: str, page: Page) -> dict[str, Value]:
-    """What an engine says of itself, under one name for all engines."""
+    """The settings that an engine reports, under one name for all engines."""
     signals = signals_on(page)
     family = "" if signals is None else signals.running.partition(":")[0] or "tensorrt-llm"
     cards = _json(f"{url}/v1/models").get("data")

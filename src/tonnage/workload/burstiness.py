@@ -108,7 +108,7 @@ class Dispersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burstiness:
-    """How arrivals vary."""
+    """Statistics of how arrivals vary."""
 
     gaps: Spread  # between one request and the next, in seconds
     dispersion: tuple[Dispersion, ...]  # of the counts, one for each width

@@ -49,7 +49,7 @@ class EngineLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvGain:
-    """What the limits gain on one instance."""
+    """The gain of the limits on one instance."""
 
     # model, gpu, precision, engine: the instance
     model: str
@@ -334,7 +334,7 @@ def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description(InNotebooks):
-    """What was found."""
+    """The description of a recording."""
 
     traffic: Traffic  # what was described
     # isl, osl: lengths in tokens

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tonnage.spec.scenario import DemandAsked, LengthsAsked, Scenario, SearchAsked
+from tonnage.spec.scenario import DemandAsked, LengthsAsked, Scenario, SearchAsked, to_document
 from tonnage.units import NS_PER_S
 from tonnage.workload.description import Description
 from tonnage.workload.live_sessions import Chosen, chosen_sessions, written
@@ -37,8 +37,6 @@ class Fit:
         """The scenario as its file holds it, the names of the files next to it, and what was
         fitted.
         """
-        from tonnage.spec.scenario import to_document
-
         description = self.description
         return {
             "scenario": to_document(self.scenario),

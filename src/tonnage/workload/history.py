@@ -48,19 +48,13 @@ class HourlyHistogram:
     totals: Values  # sums of the observations, of (hours,)
 
     def over(self, hours: NDArray[np.bool_]) -> Buckets:
-        """Some hours together."""
+        """Sum some hours."""
         counts = self.counts[hours].sum(axis=0)
         return Buckets(
             bounds=self.bounds,
             counts=tuple(float(count) for count in counts),
             total=float(self.totals[hours].sum()),
         )
-
-    @property
-    def means(self) -> Values:
-        """The mean of each hour; NaN without observations."""
-        count = self.counts[:, -1]
-        return np.where(count > 0, self.totals / np.maximum(count, 1e-12), math.nan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +193,7 @@ def history_of(found: Sequence[Curve], source: str) -> History:
 
 
 def _scraped_often(labels: Sequence[str]) -> tuple[str, ...]:
-    """That targets were scraped several times, in one sentence."""
+    """State in one sentence that targets were scraped several times."""
     if not labels:
         return ()
     return (
@@ -253,7 +247,7 @@ def _covered(one: Curve, at: Values) -> Values:
 
 
 def _covered_by_any(some: Sequence[Curve], at: Values) -> Values:
-    """The same of several series together: seconds in which at least one was sampled."""
+    """The seconds in which at least one of several series was sampled."""
     sampled = [
         np.stack([curve.times[:-1], curve.times[1:]], axis=1)[
             np.diff(curve.times) <= GAP * curve.step_s

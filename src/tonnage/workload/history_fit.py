@@ -17,14 +17,20 @@ import numpy as np
 from tonnage.errors import InputError, in_python, option
 from tonnage.formats.prometheus import Buckets
 from tonnage.results.metrics import student_t
-from tonnage.spec.scenario import DemandAsked, LengthsAsked, Scenario, SearchAsked, SessionsAsked
+from tonnage.spec.scenario import (
+    DemandAsked,
+    LengthsAsked,
+    Scenario,
+    SearchAsked,
+    SessionsAsked,
+    to_document,
+)
 from tonnage.spec.workload import MOST_CV
 from tonnage.workload.history import DAY_H, HOUR_S, WEEK_H, History
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DAY_S = 86_400
 MONTH_DAYS = 365.25 / 12
 CONFIDENCE = 0.8  # Of the interval of a growth, as of every prediction (docs/intervals.md)
 # Days from which on a growth is fitted; from two weeks on a level is fitted for each day of the
@@ -73,7 +79,7 @@ class Growth:
         )  # type: ignore[return-value]
 
     def to_json(self) -> dict[str, Any]:
-        """With the growth of a month as a share."""
+        """Convert to JSON, with the growth of a month as a share."""
         return {
             **asdict(self),
             **{
@@ -96,7 +102,7 @@ class SeenLengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryFit:
-    """What a history says."""
+    """The load that a history shows."""
 
     history: History  # the hours
     # requests per second by the hour of the week, Monday first, or of the day; empty where less
@@ -136,8 +142,6 @@ class HistoryFit:
 
     def to_json(self) -> dict[str, Any]:
         """Rates in requests per second, lengths in tokens."""
-        from tonnage.spec.scenario import to_document
-
         h = self.history
         gauges = {"mean_gpu_watts": h.watts, "mean_running": h.running, "mean_waiting": h.waiting}
         return {

@@ -54,7 +54,7 @@ class LiveSessions:
 
 
 def live_sessions(recorded: RecordedSessions) -> LiveSessions:
-    """What the sessions of a file are like."""
+    """Describe the sessions of a file."""
     cached = recorded.found_tokens()
     follows = recorded.pause_ns >= 0
     pauses = recorded.pause_ns / NS_PER_S
@@ -164,7 +164,7 @@ def _means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _only(recorded: RecordedSessions, sessions: NDArray[np.int64]) -> RecordedSessions:
-    """Some of the sessions, each once."""
+    """Select some sessions, each once."""
     from tonnage.spec.sessions import gathered
 
     starts, rows = gathered(recorded.starts, sessions)

@@ -109,7 +109,7 @@ def _sessions(path: str, where: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
-    """What the prompts of a file share."""
+    """The content that the prompts of a file share."""
 
     by: Literal["blocks", "sessions"]  # what says so, "blocks" or "sessions"
     # tokens of a block; None where no size fits all prompts, or the file has sessions
@@ -132,7 +132,7 @@ class Sharing:
 
 
 def sharing(traffic: Traffic) -> Sharing | None:
-    """What the prompts share; None where the file does not say."""
+    """Measure what the prompts share; None where the file does not say."""
     if traffic.blocks:
         return _of_blocks(traffic.blocks, traffic.recording.isl)
     return _of_sessions(traffic) if traffic.sessions else None

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pytest
 
-from tests.results.test_metrics import record
+from tests.api.question.changing import SEASONS_ASKED
 from tonnage import api
 from tonnage.api.question.changes import autoscale_of, failures_of, seasons_of
 from tonnage.api.question.deployment import deployment_of
 from tonnage.api.question.simulation import simulation_of
 from tonnage.errors import InputError, InputErrors
 from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
-from tonnage.report.simulated import fleet_lines
-from tonnage.results.breakdown import violations
-from tonnage.results.requests import COMPLETED, FAILED, REJECTED
+from tonnage.results.requests import REJECTED
 from tonnage.simulator.changes import Failures, Restarts
-from tonnage.simulator.simulated_run import FleetFacts
-from tonnage.spec.arrivals import HourlyArrivals
-from tonnage.spec.deployment import Limit
-
-ASKED = {"model": "llama-3.1-8b", "isl": "1000", "osl": "100"}
 
 
 def test_failures_are_read_or_said_in_a_line() -> None:
@@ -37,17 +27,6 @@ def test_failures_are_read_or_said_in_a_line() -> None:
     ]:
         with pytest.raises(InputError, match=said):
             failures_of(text)
-
-
-def test_requests_come_by_the_hour() -> None:
-    hours = HourlyArrivals(hours=(2.0, 0.0, 6.0))
-    due = hours.due_ps(np.random.default_rng(1))
-    counts = np.bincount(due // (3_600 * 10**12), minlength=3)
-    assert counts.tolist() == [pytest.approx(7_200, rel=0.05), 0, pytest.approx(21_600, rel=0.03)]
-    assert (np.diff(due) >= 0).all()
-    assert hours.at_mean(1.0).rate == pytest.approx(1.0)
-    gaps = np.diff(due[: counts[0]]) / 1e12
-    assert gaps.std() / gaps.mean() == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_controller_is_read_and_starts_instances_by_their_weights() -> None:
@@ -90,72 +69,6 @@ def test_a_controller_is_read_and_starts_instances_by_their_weights() -> None:
             autoscale_of(text, deployment)
 
 
-def test_a_simulation_takes_them_by_name() -> None:
-    day = [1.0] * 12 + [3.0] * 12
-    hourly = {**ASKED, "arrivals": "profile", "profile": day}
-    made = simulation_of(
-        None, {**hourly, "autoscale": "metric=rate target=1 max=3", "ttft": "p95<=1s"}
-    )
-    assert made.autoscale is not None
-    assert (made.instances, made.workloads[0].arrivals, made.limits[0].seconds) == (
-        3,
-        HourlyArrivals(hours=tuple(day)),
-        1.0,
-    )
-    slower = simulation_of(None, {**hourly, "request_rate": 1.0})
-    assert slower.workloads[0].arrivals.rate == pytest.approx(1.0)
-    for wrong, said in (
-        (
-            {"request_rate": 1, "instances": 2, "autoscale": "metric=rate target=1 max=3"},
-            "says how many there are",
-        ),
-        ({"concurrency": 1, "fail": "mtbf=1h repair=1s"}, "share an open loop"),
-        ({"arrivals": "profile"}, "needs the hourly loads"),
-    ):
-        with pytest.raises((InputError, InputErrors), match=said):
-            simulation_of(None, {**ASKED, **wrong})
-
-
-def test_violations_are_counted_by_request_and_by_hour() -> None:
-    """Two hours of four requests each: in the second, two answers come late and one is lost."""
-    due = [0, 1, 2, 3, *(3_600_000 + late for late in range(4))]
-    first = [at + wait for at, wait in zip(due, (1_000,) * 5 + (5_000, 5_000, 0), strict=True)]
-    found = record(
-        due, first, [at + 2_000 for at in first], [3] * 8, status=[COMPLETED] * 7 + [FAILED]
-    )
-    ttft, e2e, tpot = violations(
-        found,
-        tuple(
-            Limit(metric=m, statistic=s, seconds=x)
-            for m, s, x in (("ttft", "p95", 2.0), ("e2e", "mean", 4.0), ("tpot", "p50", 1.0))
-        ),
-    )
-    assert (ttft.share, ttft.broken_hours, ttft.hours) == (3 / 8, 1, 2)
-    assert (ttft.worst_hour, ttft.worst_share) == (1, 3 / 4)
-    assert (e2e.share, e2e.broken_hours) == (3 / 8, 1)
-    assert (tpot.share, tpot.broken_hours) == (1 / 8, 0)
-    facts = FleetFacts(
-        failures=1,
-        restarts=4,
-        retried=2,
-        lost=1,
-        availability=0.75,
-        instance_hours=3.5,
-        serving_mean=1.5,
-        serving_most=2,
-        violations=(ttft,),
-    )
-    assert list(fleet_lines(facts)) == [
-        "1 failure: instances worked 75.000 % of the time; 2 requests sent again, 1 lost",
-        "4 restarts between seasons: 2 requests sent again, 1 lost",
-        "3.50 instance-hours; 1.50 instances served on average, at most 2",
-        "TTFT p95 ≤ 2 s: broken in 1 of 2 hours; 37.5 % of the requests took longer or were lost",
-    ]
-
-
-# What is asked of a controller's rule is understood, and what cannot be is one clear line.
-
-
 SCALING_ASKED = {"model": "llama-3.1-8b", "isl": 1000, "osl": 200}
 
 
@@ -173,19 +86,6 @@ def test_what_cannot_be_scaled_is_refused_in_one_line(asked, words) -> None:
         api.ask(**SCALING_ASKED, **asked)
     assert len(raised.value.lines) == 1
     assert words in raised.value.lines[0]
-
-
-# Settings by the hour are read, and what cannot be is one clear line.
-
-
-SEASONS_ASKED: dict[str, Any] = {
-    "model": "llama-3.1-8b",
-    "engine": "vllm",
-    "isl": 1000,
-    "osl": 100,
-    "request_rate": 1,
-    "requests": 50,
-}
 
 
 def test_hours_knobs_and_times_are_read() -> None:
@@ -209,30 +109,6 @@ def test_hours_knobs_and_times_are_read() -> None:
         with pytest.raises(InputError, match="seasons") as raised:
             seasons_of(text, simulation_of(None, SEASONS_ASKED).deployment)
         assert words in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        ({"fail": "mtbf=1h repair=1min"}, "without"),
-        ({"disaggregated": "1:1"}, "neither fail nor change"),
-        ({"turns": 2}, "cannot be combined with shared prompts"),
-        ({"instances": 600}, "more than 1,000"),
-    ],
-)
-def test_what_does_not_go_with_seasons_is_refused(asked, words: str) -> None:
-    with pytest.raises((InputError, InputErrors), match=words):
-        simulation_of(None, {**SEASONS_ASKED, "seasons": "8-20 max_batch_size=8", **asked})
-
-
-def test_a_run_that_ends_before_the_first_change_is_refused() -> None:
-    night = {**SEASONS_ASKED, "seasons": "8-20 max_batch_size=8"}
-    with pytest.raises(InputError, match=r"50 requests at 1/s end before the first change, at 8 h"):
-        simulation_of(None, night)
-    with pytest.raises(InputError, match=r"give requests 32400 or more"):
-        simulation_of(None, {**night, "requests": 28_799})
-    for asked in ({"requests": 28_800}, {"seasons": "0-24 max_batch_size=8"}):
-        assert simulation_of(None, {**night, **asked}).seasons is not None
 
 
 def test_requests_longer_than_the_limit_of_the_hour_are_rejected() -> None:

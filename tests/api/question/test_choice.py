@@ -3,10 +3,8 @@ racks hold."""
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tonnage
+from tests.api.question.choice_cases import PRICES, simulated
 from tests.plan.candidates import candidate, plan_of
 from tests.questions import plans_with, question
 from tests.strategies import examples
@@ -25,28 +24,31 @@ from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
 from tonnage.plan.cost import WAYS
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks
-from tonnage.report.numbers import dollars
-from tonnage.report.plans.answer import answer_text, smaller_text
+from tonnage.plan.reason import OverBudget, OverPower, OverRacks
+from tonnage.report.plans.answer import smaller_text
 from tonnage.report.plans.question import aim_text
-from tonnage.report.plans.screen import answer_rows, brief_lines, quiet_lines
 from tonnage.results.metrics import Latencies
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size
-from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.scenario import ChoiceAsked, Scenario, StandbyAsked
 
 few_parts = plans_with()
 
-PRICES = catalog_prices()
+
 SYSTEMS = {
     "h100-sxm-80gb": "dgx-h100",
     "l40s": "8xl40s",
     "a100-sxm-80gb": "dgx-a100",
     "h200-sxm-141gb": "dgx-h200",
 }
+
+
 OBJECTIVES = ("gpus", "cost", "power", "latency")
+
+
 DEMAND = demand_of(peak_rps=100.0)
+
+
 FIRST = question(gpu=",".join(SYSTEMS))
 
 
@@ -250,12 +252,6 @@ def test_caps_hold_for_every_candidate_that_is_left(
     )
 
 
-@cache
-def simulated() -> tuple[Any, Plan]:
-    asked = question(gpu="h100,l40s", tp="1", peak_rps=120)
-    return asked, size(asked)
-
-
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_of_real_candidates_the_choice_is_the_best_and_was_checked_as_a_fleet(
     objective: Any,
@@ -318,28 +314,6 @@ def test_the_cheapest_choice_for_a_job_is_that_whose_rented_job_costs_least() ->
     assert aim_text(found) == "lowest cost"
 
 
-def test_what_nothing_meets_says_what_the_budget_buys() -> None:
-    asked, plan = simulated()
-    found = chosen(
-        asked,
-        plan,
-        Scenario(choice=ChoiceAsked(budget="5k USD")),
-        prices=PRICES,
-        where=WAYS,
-        search=size,
-    )
-    assert found.choice is None
-    reasons = [each.reason for each in found.rejected if isinstance(each.reason, OverBudget)]
-    assert len(reasons) == len(plan.candidates)
-    assert {reason.most_systems for reason in reasons} == {0}
-    least = min(reason.usd for reason in reasons if reason.usd is not None)
-    assert (
-        answer_text(found)
-        == "nothing within what is allowed: 5,000 USD buy no system; all of it takes"
-        f" {dollars(least)} USD to buy"
-    )
-
-
 def test_a_power_cap_makes_room_for_a_system_within_the_same_kw() -> None:
     """A DGX H100 may draw 10.2 kW, and 8.6 kW where each of its GPUs is held to 500 W."""
     asked = {"gpu": "h100", "tp": "1", "peak_rps": 40, "engine": "tensorrt-llm-0.15"}
@@ -358,78 +332,6 @@ def test_a_power_cap_makes_room_for_a_system_within_the_same_kw() -> None:
     assert fitting[0] is None
     assert fitting[1].gpu_limit is not None
     assert fitting[1].power.high <= 500
-
-
-@cache
-def too_little() -> tuple[Any, Plan]:
-    first = question(gpu="h100", tp="1", peak_rps=700)
-    return first, size(replace(first, deepen=False))
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        (ChoiceAsked(budget="350k USD"), "350,000 USD buy 1 × dgx-h100, which carries"),
-        (ChoiceAsked(budget="100k USD/year"), "100,000 USD a year pay for"),
-        (ChoiceAsked(max_kw=11), "11 kW feed 1 × dgx-h100, which carries"),
-        (ChoiceAsked(max_racks=1, rack_kw=11), "1 rack of 11 kW holds 1 × dgx-h100, which carries"),
-    ],
-)
-def test_where_the_most_that_is_allowed_is_too_little_the_answer_says_what_it_carries(
-    asked: ChoiceAsked, said: str
-) -> None:
-    first, plan = too_little()
-    found = chosen(
-        first, plan, Scenario(choice=asked), prices=PRICES, where=("on-prem", "cloud"), search=size
-    )
-    assert found.choice is None
-    best = max(
-        (
-            each.reason.most_requests_per_second
-            for each in found.rejected
-            if isinstance(each.reason, Most)
-        ),
-        key=lambda rate: rate or 0,
-    )
-    assert 0 < best < 700
-    answer = answer_text(found)
-    assert said in answer
-    assert f"{math.floor(best / 7)}% of the 700 asked for" in answer
-    for text in (
-        quiet_lines([found])[0],
-        dict(answer_rows(found))["Answer"],
-        "\n".join(brief_lines([found])),
-    ):
-        assert said in text
-    (each,) = [
-        one
-        for one in plan.candidates
-        if one.engine_preset.startswith("tensorrt") and one.precision == "fp8"
-    ]
-    (reason,) = [one.reason for one in found.rejected if one.identity == each.identity]
-    assert isinstance(reason, Most)
-    if asked.budget is None or "year" not in asked.budget:
-        assert reason.most_systems == 1
-        assert reason.most_requests_per_second == pytest.approx(
-            each.pool.fleet.instances_per_system * each.sized_rate
-        )
-    else:
-        instances = round((reason.most_requests_per_second or 0) / each.sized_rate)
-        usd = [_year_of(plan, each, count) for count in (instances, instances + 1)]
-        assert usd[0] <= 100_000 < usd[1]
-
-
-def _year_of(plan: Plan, each: Candidate, instances: int) -> float:
-    held = each.pool.fleet.holding(instances)
-    traffic = traffic_of(plan).times(instances * each.sized_rate / 700)
-    usd = outlay(
-        each.on(systems=held.systems, instances=held.instances),
-        traffic,
-        PRICES,
-        where=("on-prem", "cloud"),
-    ).own_usd_per_year
-    assert usd is not None
-    return usd
 
 
 def test_budgets_and_reserves() -> None:

@@ -12,21 +12,15 @@ from xml.etree import ElementTree
 import pytest
 
 import tonnage
+from tests.api.question.sweeps_cases import ASKED
 from tests.questions import plans_with
 from tonnage import api
 from tonnage.api.question.sweeps import MOST_POINTS, simulations_of
 from tonnage.cli.main import run
 from tonnage.errors import DoesNotFit, InputError
-from tonnage.report.simulated import PICTURED, simulated, sweep_figures, title_of
+from tonnage.report.simulated import PICTURED
 from tonnage.simulator.simulated_run import SimulatedRun
 
-ASKED: dict[str, Any] = {
-    "model": "llama-3-8b",
-    "precision": "fp8",
-    "isl": 200,
-    "osl": 20,
-    "requests": 40,
-}
 TYPED = [
     "simulate",
     "--model",
@@ -40,8 +34,14 @@ TYPED = [
     "--requests",
     "40",
 ]
+
+
 FLEET = {"request_rate": 20, "instances": "2 gpu=h100 weight=3 + 1 gpu=l40s"}
+
+
 Capture = pytest.CaptureFixture[str]
+
+
 choice_alone = plans_with()
 
 
@@ -202,9 +202,6 @@ def test_what_is_no_value_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-# Pipelines: the same engine that ``size`` takes.
-
-
 def test_a_pipeline_does_what_the_plan_of_its_sizing_says() -> None:
     asked: dict[str, Any] = {
         "model": "llama-3.1-8b",
@@ -245,9 +242,6 @@ def test_more_stages_hold_more_and_one_stage_is_none() -> None:
     )
 
 
-# Unlike instances: weights are shares of the requests, and compiled and plain fleets agree.
-
-
 def test_weights_are_shares_of_the_requests() -> None:
     point = tonnage.simulate(**{**ASKED, **FLEET, "requests": 700}, router="weighted")
     assert [round(share, 3) for _, share, _, _ in point.by_group] == [0.857, 0.143]  # 2 × 3 : 1
@@ -281,53 +275,6 @@ def test_unlike_instances_share_prompts_and_fail() -> None:
     failing = tonnage.simulate(**{**ASKED, **FLEET, "requests": 300}, fail="mtbf=4s repair=1s")
     assert failing.fleet is not None
     assert failing.fleet.failures > 0
-
-
-# What is shown: a table, figures, rows.
-
-
-def test_the_table_names_what_is_swept_and_the_title_all_values() -> None:
-    sweep = api.simulate_sweep(
-        None,
-        **{**ASKED, "tp": "1,2", "router": "random,weighted", "request_rate": "9", "instances": 2},
-    )
-    table: Any = simulated(sweep).sections[0].blocks[0]
-    assert table.header[:3] == ("TP", "router", "load")
-    assert [row[:3] for row in table.rows][:2] == [
-        ("1", "random", "9/s, Poisson"),
-        ("1", "weighted", "9/s, Poisson"),
-    ]
-    assert title_of(sweep).endswith(
-        "on 1/2 × h100-sxm-80gb, tensorrt-llm-1.2, 200 tokens in, 20 out; 2 instances,"
-        " random/weighted"
-    )
-
-
-def test_figures_go_along_the_load_a_number_or_the_points() -> None:
-    by_load, by_number, by_name = (
-        sweep_figures(api.simulate_sweep(None, **{**ASKED, **axes}))
-        for axes in (
-            {"tp": "1,2", "concurrency": "1,4"},
-            {"tp": "1,2", "concurrency": "4"},
-            {"precision": "fp16,fp8", "concurrency": "4"},
-        )
-    )
-    assert [figure.title for figure in by_load] == list(PICTURED)
-    lines: Any = by_load[0]
-    assert (lines.x.title, [series.name for series in lines.series]) == (
-        "clients",
-        ["TP 1", "TP 2"],
-    )
-    line: Any = by_number[2]
-    assert line.x.title == "TP"
-    assert [point.x for point in line.series[0].points] == [1, 2]
-    per_gpu: Any = by_number[3]
-    rates = [point.y for point in line.series[0].points]
-    assert [point.y for point in per_gpu.series[0].points] == pytest.approx(
-        [rates[0], rates[1] / 2]
-    )
-    bars: Any = by_name[0]
-    assert [bar.name for bar in bars.bars] == ["precision fp16", "precision fp8"]
 
 
 def test_a_sweep_is_shown_in_notebooks_and_has_rows(tmp_path: Path) -> None:

@@ -43,6 +43,16 @@ def test_a_question_has_a_schema_and_answers_in_words_and_values() -> None:
     assert values["kv_tokens"] > 100_000
 
 
+def test_both_questions_are_read_before_either_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jsonschema")
+    monkeypatch.setattr(
+        "tonnage.api.running.agents.answer", lambda *_, **__: pytest.fail("it was answered")
+    )
+    wrong = {**SIZED, "lengths": {"isl": 100, "osl": -1}}
+    with pytest.raises(InputError, match="osl: '-1' is below one token"):
+        QUESTIONS["compare"].answer({"first": SIZED, "second": wrong}, nobody)
+
+
 def test_an_error_quotes_of_files_only_the_columns_of_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,4 +125,7 @@ def test_where_no_limit_is_asked_for_the_answer_says_what_stands_in_the_way() ->
     plan = tonnage.size(
         model="llama-3-8b", gpu="v100", precision="bf16", isl=1000, osl=100, peak_rps=2
     )
-    assert answer_text(plan) == "no deployment runs it: Volta has no BF16 matrix units"
+    assert answer_text(plan) == (
+        "no deployment runs it: Volta has no BF16 matrix units; tensorrt-llm-1.2 does not run on"
+        " Volta accelerators"
+    )

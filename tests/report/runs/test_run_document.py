@@ -4,7 +4,6 @@ what is missing named."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,78 +11,17 @@ import numpy as np
 import pytest
 
 from tests.report.runs import example_run
+from tests.report.runs.run_document_cases import SINGLE, blocks, figures, report
 from tonnage.bench.steady import positions_of_gaps
 from tonnage.cli.main import run
-from tonnage.errors import DataError, InputError
-from tonnage.report.document import Block, Document, Drawing, Facts, Items, Text
-from tonnage.report.drawing.figure import Boxes, Gantt, HeatMap, Plot, Scatter
-from tonnage.report.runs.run_document import run_report
-from tonnage.report.runs.shown_run import read_shown_runs
+from tonnage.report.document import Document, Facts, Items, Text
+from tonnage.report.drawing.figure import Plot
 from tonnage.report.writers.html import html
 from tonnage.report.writers.terminal import markdown
-
-SINGLE = {
-    "ttft-box",
-    "ttft-by-prompt",
-    "gaps-by-position",
-    "e2e-box",
-    "lengths",
-    "ttft-over-time",
-    "e2e-over-time",
-    "in-flight",
-    "requests",
-}
-
-
-def report(folder: Path) -> Document:
-    return run_report(read_shown_runs(folder))
-
-
-def blocks(document: Document) -> Iterator[Block]:
-    for section in document.sections:
-        yield from section.blocks
-
-
-def figures(document: Document) -> dict[str, Any]:
-    return {
-        block.figure.key: block.figure for block in blocks(document) if isinstance(block, Drawing)
-    }
 
 
 def said(document: Document) -> str:
     return "\n".join(block.text for block in blocks(document) if isinstance(block, Text))
-
-
-def test_a_measured_run_has_every_figure_and_each_holds_what_was_put_in(tmp_path: Path) -> None:
-    shown = read_shown_runs(example_run.measured(tmp_path / "run"))
-    found = figures(run_report(shown))
-    assert set(found) == SINGLE
-    box = found["ttft-box"]
-    assert isinstance(box, Boxes)
-    assert box.boxes[0].p50 == pytest.approx(np.percentile(shown[0].ttft_ms, 50))
-    assert (
-        box.boxes[0].p1 < box.boxes[0].p25 < box.boxes[0].p50 < box.boxes[0].p75 < box.boxes[0].p99
-    )
-    scatter = found["ttft-by-prompt"]
-    assert isinstance(scatter, Scatter)
-    assert len(scatter.clouds[0].dots) == example_run.COUNT
-    assert all(y == pytest.approx(30 + x / 50, abs=1e-5) for x, y in scatter.clouds[0].dots)
-    gaps = found["gaps-by-position"]
-    assert isinstance(gaps, Scatter)
-    assert all(y == pytest.approx(10 + x * 40 / 1e3, abs=1e-5) for x, y in gaps.clouds[0].dots)
-    assert [round(point.x, 1) for point in gaps.series[0].points] == [1, 2.5, 5.5, 11.5, 23.5, 40.5]
-    heat = found["lengths"]
-    assert isinstance(heat, HeatMap)
-    assert sum(cell.count for cell in heat.cells) == example_run.COUNT
-    assert heat.rows == (50, 51)
-    gantt = found["requests"]
-    assert isinstance(gantt, Gantt)
-    assert [lane.name for lane in gantt.lanes] == [str(i) for i in range(70, 130)]
-    first = gantt.lanes[0].spans
-    assert [(span.name, round(span.start, 3)) for span in first][:2] == [
-        ("due, not yet sent", 7.0),
-        ("waits for its first token", 7.002),
-    ]
 
 
 def test_the_two_numbers_of_the_course_are_the_slopes_that_were_put_in(tmp_path: Path) -> None:
@@ -202,29 +140,3 @@ def test_the_command_writes_page_markdown_text_and_json(
     assert values["validity"]["verdict"] == "INVALID"
     assert run(["report", str(example_run.sweep(tmp_path / "sweep")), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["points"]) == 3
-
-
-def test_what_is_no_run_is_refused_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(InputError, match="is no run folder, and none lies inside it"):
-        read_shown_runs(tmp_path)
-    folder = example_run.measured(tmp_path / "run")
-    assert run(["report", str(folder), "--explain"]) == 2
-    assert "--explain is for a plan, and " in capsys.readouterr().err
-    (folder / "run.json").write_text("[", encoding="utf-8")
-    with pytest.raises(DataError, match=r"run\.json: is damaged"):
-        read_shown_runs(folder)
-
-
-def test_what_the_server_said_is_drawn_in_the_time_of_the_run(tmp_path: Path) -> None:
-    found = figures(report(example_run.with_server_metrics(example_run.measured(tmp_path / "run"))))
-    assert set(found) == SINGLE | {"server-requests", "server-kv"}
-    running = found["server-requests"].series
-    assert [series.name for series in running] == ["running"]
-    # two ranks together
-    assert [(p.x, p.y) for p in running[0].points] == [(float(s), 2.0 * s) for s in range(10)]
-    # their mean, in per cent
-    assert [p.y for p in found["server-kv"].series[0].points] == pytest.approx(
-        [5.0 * s for s in range(10)]
-    )

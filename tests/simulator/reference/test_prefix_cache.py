@@ -9,28 +9,34 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.deployments import knobs_of
 from tests.in_turn import in_turn
+from tests.simulator.kernel.compared import both
 from tests.simulator.lru_oracle import lru_hits
-from tests.simulator.test_kernel import ENGINE as OF_512_TOKENS
-from tests.simulator.test_kernel import MODEL, assert_same, both
-from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, examples, shared_runs
+from tests.simulator.reference.shared_prompts import conserved
+from tests.strategies import MS, coefficient_array, examples, shared_runs
 from tonnage.perf.step import StepModel
-from tonnage.simulator.member import BLOCK_TOKENS, PrefixIndex
-from tonnage.simulator.reference import Engine, run_reference
-from tonnage.simulator.shared_fleet import simulate_shared_fleet
-from tonnage.spec.sessions import ENDLESS, Pause, Sessions, of_blocks, of_rows
-from tonnage.spec.workload import Lengths, OpenLoop, Trace, Workload
+from tonnage.simulator.reference import run_reference
+from tonnage.spec.sessions import ENDLESS, of_blocks, of_rows
+from tonnage.spec.workload import Trace
 
 CACHING = ("tensorrt-llm", "vllm", "sglang", "one-prefill")
+
+
 MOONCAKE = (
     Path(__file__).parents[4] / "shared" / "data" / "traces" / "mooncake_conversation_2000.jsonl"
 )
+
+
 SECOND = 1_000 * MS
+
+
 STEP = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
+
+
 ENGINE = knobs_of(64, 8192)
 
 
@@ -96,17 +102,6 @@ def test_no_block_is_lost(scheduler, data):
         conserved(run.cache, run.free_blocks, r.kv_blocks)
 
 
-def conserved(cache, free: int, blocks: int) -> None:
-    """Nobody holds a block any more, each is there once, and names and blocks are of one mind."""
-    assert set(cache.refs) <= {0}
-    assert sorted(cache.idle) == list(range(blocks))
-    assert free == blocks
-    assert {name: block for block, name in cache.named.items()} == cache.names
-    for tier, names in zip(cache.tiers, cache.below, strict=True):
-        assert len(names) <= tier.blocks
-        assert not names.keys() & cache.names.keys()
-
-
 def test_what_is_found_is_not_computed_but_attended_to() -> None:
     run = served(
         [[(7, 64), (0, ENDLESS)], [(7, 64), (1, ENDLESS)]], [100, 100], [1, 1], due=[0, SECOND]
@@ -150,6 +145,22 @@ def test_a_turn_finds_the_answer_before_it_and_is_sent_after_its_pause() -> None
     first, second = run.jobs
     assert second.due == first.last_token + 3 * SECOND
     assert run.requests.cached_tokens.tolist() == [0, 199 // 16 * 16]
+
+
+def test_conversations_that_no_client_began_within_the_window_are_in_no_record() -> None:
+    """One client has four conversations of ten tokens, a millisecond each, one after another."""
+    same = np.full(4, 10, np.int64)
+    trace = Trace(
+        due_ps=np.zeros(4, np.int64),
+        isl=same,
+        osl=same,
+        concurrency=1,
+        turnaround_ps=0,
+        contents=of_rows([[(number, ENDLESS)] for number in range(4)]),
+    )
+    run = both(trace, STEP, ENGINE, 1000, window_ps=15 * MS)[2]
+    assert run.requests.row.tolist() == [0, 1]
+    assert run.requests.due_ns.tolist() == [0, 10 * MS // 1000]
 
 
 @pytest.mark.parametrize(
@@ -201,86 +212,3 @@ def test_a_long_answer_takes_the_blocks_that_could_have_been_found(scheduler):
         blocks=17,
     )
     assert run.requests.cached_tokens.tolist() == [0, 0, 0, 16]
-
-
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-@settings(examples(0.4), suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data())
-def test_kernel_equals_reference_on_some_runs_where_prompts_share(scheduler, data):
-    compare(data.draw(shared_runs((scheduler,))))
-
-
-@pytest.mark.accuracy
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data())
-def test_kernel_equals_reference_where_prompts_share(scheduler, data):
-    compare(data.draw(shared_runs((scheduler,))))
-
-
-def compare(r: Run) -> None:
-    options = {
-        "windows": r.windows,
-        "window_ps": r.window_ps,
-        "max_context": r.max_context,
-        "tiers": r.tiers,
-    }
-    requests, _, expected = both(r.trace, r.step, r.knobs, r.kv_blocks, **options)
-    event(f"found: {bool(requests.cached_tokens.any())}")
-    event(f"pre-empted: {bool(requests.preemptions.any())}")
-    event(f"sessions: {r.trace.pause_ps is not None}")
-    if expected.cache is not None and r.window_ps < 0:
-        conserved(expected.cache, expected.free_blocks, r.kv_blocks)
-
-
-# Fleets with prefix caches: one instance is the engine itself, sessions stay together, and a router
-# that looks at prompts finds more.
-
-
-CHATS = Sessions(turns=Lengths(mean=5.0), think=Pause(mean_s=2.0, exponential=True))
-CHAT = Workload(
-    isl=Lengths(mean=100.0),
-    osl=Lengths(mean=20.0),
-    arrivals=OpenLoop(rate=8.0),
-    requests=250,
-    sessions=CHATS,
-)
-
-
-def fleet(count: int, router: str, blocks: int = 400):
-    trace = CHAT.trace(3)
-    engines = [Engine(MODEL, OF_512_TOKENS, blocks, contents=trace.contents) for _ in range(count)]
-    return trace, simulate_shared_fleet(trace, engines, router)
-
-
-def test_a_fleet_of_one_is_the_engine() -> None:
-    trace, routed = fleet(1, "least-outstanding")
-    assert_same(routed.requests, run_reference(trace, MODEL, OF_512_TOKENS, 400).requests)
-
-
-def test_sessions_stay_together_and_find_more() -> None:
-    rates = {}
-    for router in ("round-robin", "prefix-aware", "session"):
-        trace, routed = fleet(4, router)
-        assert (routed.requests.status == 0).all()
-        assert sorted(routed.requests.isl.tolist()) == sorted(trace.isl.tolist())
-        rates[router] = routed.requests.cached_tokens.sum() / routed.requests.isl.sum()
-    number = (trace.pause_ps < 0).cumsum()
-    for one in np.unique(number):
-        assert len(set(routed.chosen[number == one])) == 1
-    assert rates["session"] > 1.3 * rates["round-robin"]
-    assert rates["prefix-aware"] > 1.3 * rates["round-robin"]
-
-
-def test_a_router_remembers_whole_blocks_that_it_sent() -> None:
-    almost = [(0, 2 * BLOCK_TOKENS - 1), (4, ENDLESS)]
-    index = PrefixIndex(
-        of_rows([[(0, 300), (1, ENDLESS)], [(0, 300), (2, ENDLESS)], [(3, ENDLESS)], almost]), 2
-    )
-    assert index.matched(0, 400) == [0, 0]
-    index.sent(0, 400, 1)
-    assert index.matched(1, 400) == [0, 300 // BLOCK_TOKENS * BLOCK_TOKENS]
-    assert index.matched(2, 400) == [0, 0]
-    assert index.matched(3, 400) == [0, BLOCK_TOKENS], (
-        "its second block ends with a token of its own"
-    )

@@ -2,44 +2,25 @@
 
 import json
 import random
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.questions import SMALL, best, plans_with, question
+from tests.sizing.fleet.two_kinds import kinds_of
 from tonnage.api.sizing import answer, ask
-from tonnage.cost.mixed import owned_usd
 from tonnage.plan.mixed import Mixed
 from tonnage.plan.plan import Plan
-from tonnage.sizing.fleet.existing import existing, strongest, whole_fleet
-from tonnage.sizing.fleet.mixed import Fleets, Kind, with_added
-from tonnage.sizing.loads.mixed_check import MixedAtPeak
+from tonnage.sizing.fleet.existing import existing
+from tonnage.sizing.fleet.mixed import Fleets, with_added
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.progress import Steps
 from tonnage.sizing.question import Question
-from tonnage.sizing.search.search import Search
-from tonnage.sizing.search.search_space import system_for
-from tonnage.spec.catalog.price_list import catalog_prices
 
 _few_parts = plans_with()
 
+
 GPUS = ("h100-sxm-80gb", "l40s", "a100-sxm-80gb", "h200-sxm-141gb")
-
-
-def kinds_of(asked: Question) -> tuple[Kind, ...]:
-    """What exists, and what may be added at its price."""
-    prices = catalog_prices()
-    kinds: dict[str, Kind] = {
-        owned.system.name: Kind(system=owned.system, owned=owned.count) for owned in asked.have
-    }
-    for gpu in asked.gpus:
-        system = system_for(asked, gpu)
-        kind = kinds.get(system.name, Kind(system=system))
-        if gpu.name in asked.addable:
-            kinds[system.name] = replace(kind, price=owned_usd(system, prices))
-    return tuple(kinds.values())
 
 
 def added(runs: Runs | None = None, **changed: Any) -> tuple[Question, Mixed]:
@@ -133,38 +114,6 @@ def test_spare_systems_come_on_top() -> None:
         assert bought == [bought[0], bought[0] + 1, bought[0] + 2]
 
 
-def mixed_fleet(router: str = "least-outstanding") -> MixedAtPeak:
-    asked = question(tp="1", have="1xdgx-h100,2x8xl40s", router=router)
-    search = Search(question=asked, runs=Runs(asked.slo), rows=False)
-    kinds = [(strongest(search, owned), owned.count) for owned in asked.have]
-    fleet = whole_fleet([(sized, count) for sized, count in kinds if sized is not None], 300.0)
-    assert isinstance(fleet, MixedAtPeak)
-    return fleet
-
-
-def test_every_request_is_served_once_by_one_of_the_kinds() -> None:
-    fleet = mixed_fleet()
-    record, bounds, simulated = fleet.record()
-    assert bounds == (0, 8, 24)
-    assert (
-        len(np.unique(record.due_ns)) == len(record) == int(0.97 * simulated) - int(0.2 * simulated)
-    )
-    assert set(np.unique(record.instance)) == set(range(24))
-    assert (record.last_token_ns > record.due_ns).all()
-    (fast, of_fast), (slow, of_slow) = fleet.of_kinds()
-    assert fast + slow == pytest.approx(1)
-    whole = fleet.seen(3).summary.ttft_ms.mean
-    parts = fast * (of_fast.ttft_ms.mean or 0) + slow * (of_slow.ttft_ms.mean or 0)
-    assert whole == pytest.approx(parts, rel=1e-6)
-
-
-def test_weights_give_requests_in_proportion_to_what_instances_carry() -> None:
-    fleet = mixed_fleet("weighted")
-    (fast, _), (slow, _) = fleet.of_kinds()
-    carried = [weight * count for weight, count in zip(fleet.weights, fleet.counts, strict=True)]
-    assert fast / slow == pytest.approx(carried[0] / carried[1], rel=0.02)
-
-
 def test_growth_says_what_is_bought_in_which_month() -> None:
     asked, mixed = added(have="1xdgx-h100", peak_rps=900, growth="10%/month")
     months = [step.month for step in mixed.purchases]
@@ -198,26 +147,6 @@ def test_standby_systems_for_failures_are_for_one_kind() -> None:
     assert plan.mixed is not None
     assert plan.mixed.reason == "standby"
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
-
-
-def test_a_plan_carries_the_whole_fleet_and_what_it_costs() -> None:
-    (plan,) = answer(
-        ask(**{**SMALL, "tp": "1", "have": "2x8xl40s", "gpu": "h100,l40s", "peak_rps": 900})
-    )
-    assert plan.mixed is not None
-    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
-    prices = catalog_prices()
-    name, count = next(iter(plan.mixed.added.items()))
-    asked = question(tp="1", have="2x8xl40s", gpu="h100,l40s")
-    price = {kind.system.name: owned_usd(kind.system, prices) or 0 for kind in kinds_of(asked)}
-    assert plan.mixed.usd_per_year == pytest.approx(count * price[name])
-    for other in plan.mixed.instead:
-        assert other.usd_per_year == pytest.approx(other.systems * price[other.system])
-        assert other.usd_per_year >= plan.mixed.usd_per_year
-    for retirement in plan.mixed.retirements:
-        assert retirement.worth == (
-            retirement.instead_usd_per_year < retirement.upkeep_usd_per_year
-        )
 
 
 def test_the_fewest_gpus_are_added_where_these_are_asked_for() -> None:

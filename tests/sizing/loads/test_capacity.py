@@ -4,10 +4,10 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
-from tests.questions import contender, plans_with, question
+from tests.questions import contender, plans_with
+from tests.sizing.loads.instances import alone, asked, capacity, found, holding, recording, traffic
 from tonnage import api
 from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
@@ -17,17 +17,12 @@ from tonnage.plan.reason import BrokenAtAnyLoad
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.question import bound_text
 from tonnage.results.metrics import summarize
-from tonnage.sizing.loads.capacity import Capacity, find_capacity, replay_capacity
-from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
-from tonnage.sizing.loads.instance import SURE, Instance, Traffic, middle
+from tonnage.sizing.loads.capacity import find_capacity
+from tonnage.sizing.loads.instance import SURE, Instance, middle
 from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
-from tonnage.sizing.question import Question
-from tonnage.sizing.search.deployment_capacity import Contender
-from tonnage.spec.deployment import Deployment, Slo, parse_speculation
-from tonnage.spec.recording import Recording
-from tonnage.spec.workload import Lengths
+from tonnage.spec.deployment import Deployment, parse_speculation
 
 few_parts = plans_with("curve")
 
@@ -41,16 +36,6 @@ def deployment(**knobs: int) -> Deployment:
         engine="tensorrt-llm-0.15",
         knobs=dict(knobs),
     )
-
-
-def traffic(isl: float = 500, osl: float = 50, load: str = "open") -> Traffic:
-    return Traffic(
-        isl=Lengths(mean=isl), osl=Lengths(mean=osl), load=load, process="poisson", cv=1.0, seed=0
-    )
-
-
-def found(instance: Instance, slo: Slo = (), instances: int = 1) -> Capacity:
-    return find_capacity(Runs(), instance, slo, instances=instances)
 
 
 @pytest.mark.parametrize("factor", [1.5, 3.0])
@@ -164,7 +149,7 @@ def test_closed_forms_hold_with_guesses(engine: str, speculation: str) -> None:
     )
     runs = Runs()
     assert 0.9 < runs.saturation(instance) / instance.saturation_estimate() < 1.05
-    assert runs.alone(instance).tpot_ms.mean / 1e3 == pytest.approx(
+    assert instance.single_client().tpot_ms.mean / 1e3 == pytest.approx(
         instance.unloaded_tpot_s(), rel=0.06
     )
 
@@ -179,121 +164,6 @@ def test_a_slower_step_has_a_slower_drafter() -> None:
     assert slower.unloaded_tpot_s() == pytest.approx(1.5 * usual.unloaded_tpot_s(), rel=1e-9)
 
 
-# The latency–throughput curve: in order, with the plan's two loads marked.
-
-
-RISING = ("ttft_ms", "tpot_ms", "e2e_ms")
-
-
-@pytest.mark.parametrize(
-    ("model", "gpu", "limits", "peak"),
-    [
-        pytest.param(
-            "llama-3.1-8b",
-            "h100-sxm-80gb",
-            {"ttft": "p95<=500ms", "itl": "p99<=100ms"},
-            1834,
-            marks=pytest.mark.accuracy,
-        ),
-        pytest.param("llama-3.1-8b", "l40s", {"e2e": "p95<=20s"}, 60, marks=pytest.mark.accuracy),
-        ("gpt-j-6b", "a100-sxm-80gb", {"ttft": "mean<=1s"}, 200),
-    ],
-)
-def test_no_point_beyond_the_limit_is_inside_or_faster_than_the_limit(
-    model: str, gpu: str, limits: dict[str, str], peak: float
-) -> None:
-    plan = size(
-        question(
-            model=model,
-            gpu=gpu,
-            tp="1",
-            precision="fp16",
-            isl="600+-300",
-            osl="250+-80",
-            peak_rps=peak,
-            **limits,
-        )
-    )
-    marked = {p.mark: p for p in plan.curve if p.mark}
-    limit = marked["limit"]
-    assert marked["peak"].requests_per_second_per_instance * plan.choice.instances == pytest.approx(
-        peak
-    )
-    assert limit.requests_per_second_per_8_gpus == pytest.approx(
-        plan.choice.requests_per_second_per_8_gpus
-    )
-    assert (limit.ttft_ms, limit.inside_limits) == (plan.choice.ttft_ms, True)
-    assert len(plan.curve) >= 8
-    beyond = [
-        p
-        for p in plan.curve
-        if p.requests_per_second_per_instance > limit.requests_per_second_per_instance
-    ]
-    assert not [p for p in beyond if p.inside_limits]
-    for point in beyond:
-        assert all(getattr(point, name).mean >= getattr(limit, name).mean for name in RISING), point
-    own = [p for p in plan.curve if p.mark != "peak"]
-    assert all(
-        p.inside_limits
-        for p in own
-        if p.requests_per_second_per_instance < 0.9 * limit.requests_per_second_per_instance
-    )
-    for lower, higher in pairwise(own):
-        assert all(getattr(higher, name).mean > 0.98 * getattr(lower, name).mean for name in RISING)
-
-
-# Recorded traffic over whole numbers of instances, held against a brute force and against Poisson
-# arrivals.
-
-
-def recording(bursts: bool, count: int = 3_000, rps: float = 200.0) -> Recording:
-    """Poisson arrivals, or groups of 60 at once."""
-    rng = np.random.default_rng(5)
-    gaps = rng.exponential(1e9 / rps, count)
-    if bursts:
-        gaps = np.where(np.arange(count) % 60 == 0, 60 * gaps, 0)
-    due = np.cumsum(gaps).astype(np.int64)
-    return Recording(due_ns=tuple(int(d) for d in due - due[0]), source="made up")
-
-
-def asked(bursts: bool) -> Question:
-    """As sure as the prediction is, so that limits are held as they are."""
-    traffic = recording(bursts)
-    base = question(tp="1", ttft="p95<=150ms", peak_rps=traffic.mean_rps, confidence=50)
-    return replace(base, recording=traffic, deepen=False)
-
-
-def alone() -> Contender:
-    return contender(tp="1", ttft="p95<=150ms")
-
-
-def capacity(one: Contender, traffic: Recording) -> Capacity:
-    return replay_capacity(one.runs, one.instance, one.question.limits, Replayed(recording=traffic))
-
-
-def holding(one: Contender, traffic: Recording, instances: int) -> bool:
-    seen = fleet_seen(
-        one.runs, one.instance, traffic.mean_rps, instances, replayed=Replayed(recording=traffic)
-    )
-    return worst_limit(seen.summary, one.question.limits) is None
-
-
-@pytest.mark.parametrize("bursts", [False, True])
-def test_instances_agree_with_brute_force(bursts: bool) -> None:
-    one = asked(bursts)
-    ready = alone()
-    found = capacity(ready, one.recording)
-    saturation = ready.runs.saturation(ready.instance)
-    # the rest of the last instance is not needed, but no half can be had
-    count = math.ceil(one.recording.mean_rps / found.rate)
-
-    def holds(instances: int) -> bool:
-        return holding(ready, one.recording, instances)
-
-    fewest = next(n for n in range(1, 200) if n * saturation >= one.recording.mean_rps and holds(n))
-    assert count == fewest
-
-
 @pytest.mark.parametrize("bursts", [False, True])
 def test_systems_agree_with_brute_force_over_whole_systems(bursts: bool) -> None:
     one = asked(bursts)
@@ -301,27 +171,6 @@ def test_systems_agree_with_brute_force_over_whole_systems(bursts: bool) -> None
     plan = size(one)
     for systems in range(1, plan.choice.systems + 1):
         assert holding(ready, one.recording, 8 * systems) == (systems == plan.choice.systems)
-
-
-def test_what_an_instance_carries_is_no_fraction_of_a_whole_number() -> None:
-    """A recording a little denser needs a little more, not an instance more or none."""
-    ready = alone()
-    traffic = recording(bursts=True)
-    exact = [
-        traffic.mean_rps * f / capacity(ready, traffic.at_mean(f * traffic.mean_rps)).rate
-        for f in (0.9, 1.0, 1.1)
-    ]
-    assert exact == sorted(exact)
-    assert len(set(exact)) == 3
-    assert not all(float(number).is_integer() for number in exact)
-
-
-def test_a_single_instance_carries_more_than_a_thin_recording() -> None:
-    ready = alone()
-    thin = recording(bursts=False, rps=2.0)
-    found = capacity(ready, thin)
-    assert found.rate > 5 * thin.mean_rps
-    assert holding(ready, thin.at_mean(found.rate), 1)
 
 
 def test_a_trace_that_no_number_of_instances_holds_is_refused() -> None:

@@ -11,37 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.questions import best, contender, plans_with, question
-from tonnage.api.question.arguments import confidence_asked
+from tests.questions import contender, plans_with, question
+from tests.sizing.loads.confidence_cases import REGIME, errors, table
 from tonnage.api.sizing import ask
 from tonnage.cli.main import run
-from tonnage.errors import InputError
-from tonnage.perf.residuals import LEVELS, Regime, Residuals
-from tonnage.plan.candidate import MOST_TIMES
 from tonnage.plan.plan import Plan
 from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.loads.confidence import Slowdown, StepErrors, factors_at
 from tonnage.sizing.planner import size
-from tonnage.sizing.search.candidate import candidate
 from tonnage.spec.deployment import parse_limit
 
 few_parts = plans_with("tail")
-
-REGIME = Regime(load="light", mix="prompt", family="dense")
-
-
-def table(sigma: float, bias: float = 0.0) -> Residuals:
-    from statistics import NormalDist
-
-    values = tuple(bias + sigma * NormalDist().inv_cdf(level) for level in LEVELS)
-    metrics = ("ttft_ms", "itl_ms", "e2e_ms", "requests_s")
-    return Residuals(
-        quantiles={m: {"loaded": values} for m in metrics}, stretch={}, unseen_gpu={}, report={}
-    )
-
-
-def errors(metric: str, sigma: float, bias: float = 0.0) -> StepErrors:
-    return StepErrors(metric=metric, regime=REGIME, residuals=table(sigma, bias))
 
 
 @pytest.mark.parametrize("metric", ["ttft_ms", "itl_ms", "requests_s"])
@@ -114,56 +94,17 @@ def shared() -> Any:
     return contender(tp="1", ttft="p95<=200ms")
 
 
-def test_a_chance_is_the_percentile_at_which_the_systems_are_just_enough() -> None:
-    """Without limits an instance whose steps take f times as long carries an f-th: the chance is
-    known in closed form."""
-    sized = best(question(tp="1", ttft=None, peak_rps=1500))
-    found = candidate(sized, chosen=True)
-    carried, errors = sized.as_predicted.rate, sized.contender.errors["requests_s"]
-    spare = carried * sized.instances / 1500
-    chance = next(p / 1e3 for p in range(999, 0, -1) if errors.factor(p / 1e3) <= spare)
-    assert found.confidence.meets == pytest.approx(chance, abs=0.006)
-    assert 0.8 <= found.confidence.meets < 0.999
-
-
 def test_where_slower_steps_meet_the_limits_at_no_load_no_number_is_sure_enough() -> None:
     """Then the plan is made for the highest confidence that is reached, and says so; no number is
     printed that nobody would buy."""
     alone = contender(**{**ASKED, "ttft": None, "engine": "nim-2024", "peak_rps": 40})
-    ms = alone.runs.alone(alone.instance).tpot_ms.mean * alone.errors["requests_s"].factor(0.65)
+    ms = alone.instance.single_client().tpot_ms.mean * alone.errors["requests_s"].factor(0.65)
     plan = size(ask(**ASKED, engine="nim-2024", peak_rps=40, tpot=f"mean<={ms:.4g}ms").questions[0])
     found = plan.choice.confidence
     assert found.systems["95"] is None
     assert not found.reached
     assert found.meets < 0.8
     assert plan.tail is not None
-
-
-@pytest.mark.parametrize("asked", [{"ttft": "p95<=120ms"}, {"model": "llama-3.1-70b", "tp": "4,8"}])
-def test_systems_for_more_confidence_are_never_fewer_and_at_most_twice_those_that_were_asked_for(
-    asked: dict[str, Any],
-) -> None:
-    found = candidate(best(question(**asked)), chosen=True)
-    assert found.confidence is not None
-    counts = [found.confidence.systems[share] for share in ("50", "80", "95")]
-    numbers = [count for count in counts if count is not None]
-    assert numbers == sorted(numbers)
-    assert numbers[-1] <= MOST_TIMES * found.systems
-    assert found.systems in numbers
-
-
-@pytest.mark.parametrize(
-    ("text", "share"),
-    [(None, 0.8), (95, 0.95), ("95%", 0.95), (" 87.5 % ", 0.875), (0.9, 0.9), ("50", 0.5)],
-)
-def test_a_confidence_is_read_in_percent_or_as_a_share(text: Any, share: float) -> None:
-    assert confidence_asked(text) == pytest.approx(share)
-
-
-@pytest.mark.parametrize("text", ["sure", 100, 49, "0.3", 1, "nan", "1e400", "0.9%"])
-def test_what_is_no_confidence_is_refused(text: Any) -> None:
-    with pytest.raises(InputError, match="is not a confidence; write 50 to 99, in percent"):
-        confidence_asked(text)
 
 
 def test_every_way_of_asking_knows_the_confidence(

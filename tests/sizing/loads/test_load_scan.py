@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.questions import contender
+from tests.sizing.loads.load_scan_cases import Curve, limit, rate_of
 from tonnage.sizing.loads.instance import FEWEST, QUICK, SURE, Instance
 from tonnage.sizing.loads.load_scan import (
     CLEAR,
@@ -23,76 +23,10 @@ from tonnage.sizing.loads.load_scan import (
     place_of,
     worst_limit,
 )
-from tonnage.sizing.loads.runs import Runs, Seen
-from tonnage.spec.deployment import Limit
+from tonnage.sizing.loads.runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-class Curve(LoadScan):
-    """A scan whose values are those of a function of the load and of the length of a run."""
-
-    def __init__(
-        self,
-        value: Callable[[float, int], float],
-        most: float = 1000.0,
-        begin: float = 1000.0,
-        measured: bool = False,
-    ) -> None:
-        """Loads settle up to ``most``, which is ``measured`` already or not; the search begins at
-        ``begin``."""
-        traffic = SimpleNamespace(sharing=None)
-        fake: Any = SimpleNamespace(
-            traffic=traffic,
-            follows=False,
-            recorded_sessions=None,
-            saturation_estimate=lambda: most / 0.98,
-        )
-        super().__init__(
-            SimpleNamespace(
-                saturation=lambda instance: most / 0.98,
-                knows_saturation=lambda instance: measured,
-                open=self._open,
-            ),  # type: ignore[arg-type]
-            fake,
-        )
-        self.value, self.begin, self.runs_made = value, begin, list[tuple[int, float]]()
-
-    def start(self, slo: Any) -> int:
-        return min(self.top, place_of(self.begin))
-
-    @property
-    def top(self) -> int:  # type: ignore[override]
-        return place_of(1.1 * self.most)
-
-    def seen(self, place: int, length: int) -> Seen:
-        return self._open(self.instance, 1, on_lattice(place), length)
-
-    def _open(self, instance: Any, instances: int, rate: float, length: int) -> Seen:
-        self.runs_made.append((length, rate))
-        value = self.value(rate, length)
-        found: Any = SimpleNamespace(limit_s=lambda limit: value)
-        return Seen(summary=found, requests=1)
-
-
-def limit(seconds: float) -> tuple[Limit, ...]:
-    return (Limit(metric="ttft", statistic="p95", seconds=seconds),)
-
-
-def rate_of(found: Highest | Broken) -> float:
-    return found.rate if isinstance(found, Highest) else 0.0
-
-
-@pytest.mark.parametrize("target", [0.3, 2.0, 77.7, 130.0, 640.0, 999.0])
-@pytest.mark.parametrize("care", [QUICK, SURE])
-@pytest.mark.parametrize("begin", [1000.0, 80.0, 1.0])
-def test_a_rising_latency_is_read_between_two_loads_wherever_the_search_begins(
-    target: float, care: Any, begin: float
-) -> None:
-    """A power of the load is a straight line in logarithms, so that what is read is exact."""
-    found = Curve(lambda rate, length: rate, begin=begin).highest(limit(target), care=care)
-    assert rate_of(found) == pytest.approx(target, rel=1e-6)
 
 
 def test_what_never_breaks_ends_at_saturation() -> None:

@@ -9,19 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.spec.catalog.repositories_cases import needs_field
 from tonnage import api
-from tonnage.deploy.checkpoint import loading
 from tonnage.errors import InputError, UnknownName
 from tonnage.plan.plan import Plan
-from tonnage.spec.catalog import find_engine, find_model, models
-from tonnage.spec.catalog.checkpoints import find_checkpoints, listed_checkpoints, loaded
+from tonnage.spec.catalog import find_model, models
+from tonnage.spec.catalog.checkpoints import find_checkpoints, listed_checkpoints
 from tonnage.spec.catalog.repositories import find_repository, listed_repositories
 from tonnage.spec.precision import find_precision
 
 FIELD = Path(__file__).resolve().parents[4] / "shared" / "field"
-needs_field = pytest.mark.skipif(
-    not FIELD.is_dir(), reason="the field's cases lie next to the repository, not in it"
-)
+
 
 DERIVED = {  # architecture and format
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": ("qwen2.5-1.5b", "bf16"),
@@ -89,26 +87,6 @@ def test_every_name_of_the_field_is_answered_in_its_format() -> None:
         assert size is None or find_model(name).parameters == pytest.approx(
             float(size[1]) * 1e9, rel=0.2
         )
-
-
-@needs_field
-@pytest.mark.parametrize("file", ["catalog_checkpoint_names", "hf_names"])
-def test_score_knows_every_name_of_the_field(file: str) -> None:
-    assert api.score(FIELD / f"{file}.csv").unknown == {}
-
-
-def test_kimi_k2_is_fp8_in_blocks_and_its_thinking_release_alone_int4() -> None:
-    for name in ("moonshotai/Kimi-K2-Instruct-0905", "moonshotai/Kimi-K2-Instruct", "kimi-k2"):
-        model = find_model(name)
-        assert (model.released, model.block_fp8) == ("fp8", True)
-        plan = api.memory(model=name).plan
-        assert (plan.deployment.gpu.name, plan.deployment.parallelism.tp) == ("h200-sxm-141gb", 8)
-        assert plan.weight_bytes == pytest.approx(128.9e9, rel=0.01)
-    assert find_model("moonshotai/Kimi-K2-Thinking").released == "int4-g32+experts"
-    assert (find_model("kimi-k2-instruct-0905").max_context, find_model("kimi-k2").max_context) == (
-        262_144,
-        131_072,
-    )
 
 
 def test_every_repository_is_found_by_all_its_spellings_and_has_a_known_format() -> None:
@@ -193,30 +171,3 @@ def test_a_plan_holds_a_model_that_was_guessed_and_is_read_again() -> None:
     assert "by its name alone" in note.model.reading
     assert plan.scenario.precisions == ("fp8",)
     assert Plan.from_json(plan.to_json()) == plan
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic",
-        "a/my-llama3.1-8b-FP8",
-        "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
-    ],
-)
-def test_an_engine_loads_the_repository_that_was_named(name: str) -> None:
-    model = find_model(name)
-    form = find_precision(model.usual_precision)
-    assert loaded(model, form, find_engine("vllm"), "NVIDIA") == (name, ())
-    words = ("vllm", "serve", name, "--tensor-parallel-size", "1")
-    assert loading(model.name, form.name, "vllm-0.32", planned=words).checkpoint == name
-    assert loaded(find_model("llama-3.1-8b"), form, find_engine("vllm"), "NVIDIA")[0] != name
-
-
-def test_the_catalog_shows_the_model_of_a_repository() -> None:
-    (model,) = api.catalog("deepseek-ai/DeepSeek-R1-Distill-Qwen-14B")["models"]
-    assert (model["name"], model["hidden"]) == ("deepseek-r1-distill-qwen-14b", 5120)
-    assert "qwen2.5-14b" in model["notes"]
-    (model,) = api.catalog("Qwen/Qwen2.5-7B-Instruct-AWQ")["models"]
-    assert (model["name"], model["released"]) == ("qwen2.5-7b", "awq")
-    with pytest.raises(InputError, match="nothing matches"):
-        api.catalog("bartowski/Llama-3.3-70B-Instruct-GGUF")

@@ -59,7 +59,7 @@ are what its developers published:
 
 NCCL = {"pcie_latency": 3.0, "pcie_bytes": 2.0}
 USERS: dict[str, dict[str, float]] = {
-    VLLM: NCCL | {"schedule_s": 0.46e-3, "frontend_s": 10e-3},
+    VLLM: NCCL | {"schedule_s": 0.46e-3, "frontend_s": 8e-3},
     SGLANG: NCCL,
     VLLM_010: {"expert_layer_4bit_s": 80e-6, "piece_layer_s": 190e-6},
 }
@@ -72,10 +72,10 @@ H100, H200, MI300X and B200 asks for 60 to 100 µs a layer (sariekr/gpu_conc), D
 eight H100 for 130 (tenstorrent/tt-inference-server#356). Until 0.11 graphs ended before attention:
 the 24 layers of gpt-oss take 4.5 ms on H200 and on B200 alike, 190 µs each, and ten requests of
 Qwen3 Coder 30B take 350 µs a layer where whole graphs take 230 (vllm-project/vllm pull/25444, which
-made these the default). A front end of vLLM takes 5 to 8 ms before a lone prompt of 128 tokens
-(tenstorrent/tt-inference-server#125 and #521) and 14 to 20 for one a second
-(kubernetes-sigs/inference-perf); rows of the fit, of four clients and more, leave 16.6 with all
-that prompts wait for, and dense ones are as well predicted with 10."""
+made these the default). A front end of vLLM takes 4 to 8 ms before a lone prompt of 128 tokens
+(tenstorrent/tt-inference-server#125 and #521), 12 to 14 in open loops of longer ones
+(nerdalert/vllm-bench-automation) and 20 for one a second (kubernetes-sigs/inference-perf); dense
+rows of the fit, of four to eight clients, ask for 7.5, and rows of experts for 10."""
 
 TODAY = {"kv_8bit_hopper": 0.89, "layer_kv_8bit_hopper_s": 4.4e-6}
 """The same terms of vLLM from 0.12 on, about which no row here tells."""

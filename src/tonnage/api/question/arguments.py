@@ -264,9 +264,7 @@ class Faults:
         self.messages: list[str] = []
 
     def of(self, make: Callable[P, T], *values: P.args, **named: P.kwargs) -> T | None:
-        """What ``make`` makes of the values; None and a line more for each reason where it
-        cannot.
-        """
+        """Call ``make`` with the values; where it refuses, note the reasons and return None."""
         try:
             return make(*values, **named)
         except InputError as error:
@@ -277,7 +275,7 @@ class Faults:
     def named(
         self, where: str, make: Callable[P, T], *values: P.args, **named: P.kwargs
     ) -> T | None:
-        """As ``of``, for a name that is looked up: an unknown name is reported with its place."""
+        """Look a name up as ``of`` would, and report an unknown name with its place."""
         before = len(self.messages)
         result = self.of(make, *values, **named)
         at = self._placed(f"{where}: ")
@@ -296,7 +294,7 @@ class Faults:
                 self.say(f"{option(leaf.name)}: {fault}")
 
     def say(self, message: str) -> None:
-        """One more thing that is wrong, once."""
+        """Note one more fault, unless it is noted already."""
         placed = self._placed(message)
         if placed not in self.messages:
             self.messages.append(placed)
@@ -508,7 +506,7 @@ def _given_twice(asked: LengthsAsked) -> str:
 
 
 def as_text(value: float | str) -> str:
-    """A value as it would be written."""
+    """Write a value as a user would."""
     return value if isinstance(value, str) else f"{value:.15g}"
 
 

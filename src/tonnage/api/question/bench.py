@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,8 +42,6 @@ from tonnage.spec.written_numbers import number_of
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tonnage.results.metrics import Summary
     from tonnage.spec.prices import Prices
     from tonnage.spec.recorded_sessions import RecordedSessions
@@ -65,8 +63,8 @@ class Bench:
     gpus: DriverGpus | None = None  # of this machine, read while a load runs; None for none
 
     def folder(self, output: Path, question: Question) -> Path:
-        """Where one load is written: the folder itself, or one inside it for each point of a
-        sweep.
+        """The folder that one load is written to: the output itself, or one inside it for each
+        point of a sweep.
         """
         if len(self.questions) == 1:
             return output

@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.api.question.objectives import aim_of, reserve_of
 from tonnage.cost.cost import traffic_of
 from tonnage.cost.plan_cost import Outlay, catalog_id, outlay, rented_job
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
+from tonnage.plan.cost import Where
 from tonnage.plan.fleet import footprint
 from tonnage.plan.limit import Aim
 from tonnage.plan.plan import Plan, RunnerUp
@@ -28,12 +29,8 @@ from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.fleet.standby import Reserve, shifted, with_standby
 from tonnage.sizing.question import Owned, Question
 from tonnage.sizing.search.search_space import narrowed, system_for
-
-if TYPE_CHECKING:
-    from tonnage.plan.cost import Where
-    from tonnage.spec.prices import Prices
-    from tonnage.spec.scenario import Scenario
-
+from tonnage.spec.prices import Prices
+from tonnage.spec.scenario import Scenario
 
 MOST_CHECKED = 12  # most candidates whose fleet is checked before one is chosen
 
@@ -54,7 +51,7 @@ Search = Callable[..., "Plan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """What candidates are compared by.
+    """The rule by which candidates are compared.
 
     Attributes:
         question, scenario: load, limits and candidates, and how they were written.
@@ -85,7 +82,7 @@ class Race:
         )
 
     def outlay(self, plan: Plan, candidate: Candidate) -> Outlay:
-        """What a candidate costs and draws."""
+        """The cost of a candidate and the power that it draws."""
         model = catalog_id(plan.scenario.model)
         spent = outlay(
             candidate,
@@ -105,7 +102,7 @@ class Race:
         )
 
     def key(self, candidate: Candidate, spent: Outlay, of_type: Outlay) -> tuple[object, ...]:
-        """What the candidates are sorted by: the objective first, then as the search sorts them.
+        """The sort key of a candidate: the objective first, then the order of the search.
 
         The fewest GPUs of several types are the cheapest of these types, then the one that draws
         the least power. ``of_type`` is what the deployment that the search prefers on as many GPUs
@@ -186,7 +183,9 @@ class Race:
         }
 
     def _paid(self, plan: Plan, candidate: Candidate, usd: float | None) -> dict[str, Any]:
-        """What the budget buys of a candidate that costs more, or pays for in a year."""
+        """The systems of a candidate that the budget buys, or pays for in a year, where the whole
+        is too dear.
+        """
         budget = self.aim.budget_usd
         if usd is None or budget is None:
             return {}
@@ -245,7 +244,7 @@ def _usd(spent: Outlay) -> tuple[float, float]:
 def _of_types(
     running: Sequence[Candidate], spent: Mapping[int, Outlay]
 ) -> dict[tuple[str, int], Outlay]:
-    """What the deployment costs that the search prefers on each type and number of GPUs."""
+    """The cost of the deployment that the search prefers, for each type and number of GPUs."""
     preferred: dict[tuple[str, int], Outlay] = {}
     for candidate in sorted(running, key=by_gpus_needed):
         preferred.setdefault((candidate.gpu, candidate.gpus), spent[id(candidate)])

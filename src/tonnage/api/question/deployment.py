@@ -26,16 +26,33 @@ from tonnage.spec.deployment import (
 )
 from tonnage.spec.engine import EnginePreset, default_knobs
 from tonnage.spec.hardware import FABRICS, Gpu, capped, clocked, hosted, linked
-from tonnage.spec.precision import find_precision
-from tonnage.spec.scenario import MEMORY, simulated_leaves
+from tonnage.spec.precision import Precision, find_precision
+from tonnage.spec.scenario import (
+    MEMORY,
+    ScalingAsked,
+    Scenario,
+    SearchAsked,
+    StandbyAsked,
+    simulated_leaves,
+)
 from tonnage.units import parse_bytes
 
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
     from tonnage.sizing.question import Pools
     from tonnage.spec.model import Model
-    from tonnage.spec.scenario import ScalingAsked, Scenario, SearchAsked, StandbyAsked
     from tonnage.spec.step_times import StepSource
+
+
+# Tried in this order where nobody says which engine runs an instance
+USUAL_ENGINES = ("tensorrt-llm", "vllm", "vllm-0.19", "vllm-0.10", "sglang")
+
+
+def usual_engine(gpu: Gpu, precision: Precision) -> str:
+    """The first of the usual engines that runs on a GPU, in a number format if one of them does."""
+    on_gpu = [name for name in USUAL_ENGINES if not find_engine(name).excluded(gpu)]
+    able = [name for name in on_gpu if not find_engine(name).lacks(precision)]
+    return next(iter((*able, *on_gpu, *USUAL_ENGINES)))
 
 
 def deployment_of(
@@ -71,6 +88,12 @@ def deployment_of(
     """
     found_model = with_context(find_model(model, layout), max_model_len)
     found_gpu, spec = find_gpu(gpu), find_engine(engine)
+    if excluded := spec.excluded(found_gpu):
+        usual = usual_engine(found_gpu, find_precision(precision or found_model.usual_precision))
+        raise InputError(
+            f"{option('engine')}: {spec.name} does not run on {excluded} accelerators; choose"
+            f" another, such as {usual}"
+        )
     found_precision = as_run(
         find_precision(precision or found_model.usual_precision), found_model, spec, found_gpu
     )
@@ -328,7 +351,7 @@ def pools_of(
 
 
 def sized_pools(scenario: Scenario, *, mode: str, shares: bool) -> Pools | None:
-    """How two pools are to be sized; None where none are requested. Raises InputError."""
+    """Read how two pools are to be sized; None where none are requested. Raises InputError."""
     from tonnage.simulator.pools import COUNTING
     from tonnage.sizing.question import Pools
 

@@ -19,6 +19,7 @@ from tonnage.spec.written_numbers import number_of
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
     from tonnage.plan.cost import Where
     from tonnage.plan.plan import Plan
     from tonnage.sizing.question import Question
@@ -155,32 +156,50 @@ def growth_of(text: float | str | None) -> float:
     return share if match[3].lower().startswith("m") else (1 + share) ** (1 / 12) - 1
 
 
+def later(
+    plan: Plan, question: Question, answered: Callable[[Question], Plan]
+) -> Callable[[int], Candidate | None]:
+    """The deployment of the choice at the load after so many months of growth; None where that
+    load is beyond what can be sized, or no number of systems carries it.
+    """
+    from tonnage.sizing.search.search_space import narrowed
+    from tonnage.sizing.sensitivity import changed_question
+
+    best, growth, demand = plan.choice, question.growth_per_month or 0.0, question.demand
+    if best is None:
+        return lambda months: None
+    alone = replace(narrowed(question, best), deepen=False, demand=replace(demand, percentile=None))
+
+    def after(months: int) -> Candidate | None:
+        times = (1 + growth) ** months
+        if not SIZED_RPS[0] <= demand.sizing_requests_per_second * times <= SIZED_RPS[1]:
+            return None
+        candidates = answered(changed_question(alone, "rate", times - 1)).candidates
+        same = (candidate for candidate in candidates if candidate.identity == best.identity)
+        return next(same, None)
+
+    return after
+
+
 def with_growth(plan: Plan, question: Question, answered: Callable[[Question], Plan]) -> Plan:
     """The plan with the systems of its choice that the load takes later; as it is where no growth
     was requested, or nothing was chosen.
     """
     from tonnage.sizing.fleet.existing import months_left
-    from tonnage.sizing.search.search_space import narrowed
-    from tonnage.sizing.sensitivity import changed_question
 
     best, growth = plan.choice, question.growth_per_month
     if best is None or growth is None or question.have:
         return plan
-    demand = question.demand
-    alone = replace(narrowed(question, best), deepen=False, demand=replace(demand, percentile=None))
+    candidate_after = later(plan, question, answered)
 
     def after(months: int) -> Ahead | None:
         """The systems of the choice at the load after ``months``; None where that load is beyond
         what can be sized.
         """
-        times = (1 + growth) ** months
-        rate = demand.sizing_requests_per_second * times
+        rate = question.demand.sizing_requests_per_second * (1 + growth) ** months
         if not SIZED_RPS[0] <= rate <= SIZED_RPS[1]:
             return None
-        candidates = answered(changed_question(alone, "rate", times - 1)).candidates
-        then = next(
-            (candidate for candidate in candidates if candidate.identity == best.identity), None
-        )
+        then = candidate_after(months)
         systems, exact = (None, None) if then is None else (then.systems, then.systems_exact)
         return Ahead(months=months, requests_per_second=rate, systems=systems, systems_exact=exact)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 MOST_TURNS = 1_000
 
 
-def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
+def sessions_of(scenario: Scenario) -> Sessions | None:
     """The sessions that a scenario asks for; None where requests have nothing to do with one
     another. Raises InputError.
     """
@@ -170,10 +170,10 @@ def shared_blocks(recording: Recording, scenario: Scenario) -> Recording:
 def sharing_of(
     scenario: Scenario, lengths: LengthsFound, recording: Recording | None
 ) -> Sharing | None:
-    """What the prompts of a scenario share; None where they share nothing. Raises InputError."""
+    """Read what the prompts of a scenario share; None if they share nothing. Raises InputError."""
     from tonnage.sizing.question import Sharing
 
-    sessions, tiers = sessions_of(scenario, lengths), asked_tiers(scenario.search.kv_tiers)
+    sessions, tiers = sessions_of(scenario), asked_tiers(scenario.search.kv_tiers)
     whose = ", ".join(map(option, OF_SESSIONS))
     if sessions is not None and (recording is not None or lengths.pairs is not None):
         raise InputError(

@@ -35,6 +35,7 @@ from tonnage.api.question.deployment import (
     pools_of,
     router_of,
     scheduler_of,
+    usual_engine,
 )
 from tonnage.api.question.loads import (
     loads_of,
@@ -55,8 +56,10 @@ from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.changes import HOUR_S, Failures
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
+from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Alike, Deployment, Slo
 from tonnage.spec.lengths import check_context
+from tonnage.spec.precision import find_precision
 from tonnage.spec.scenario import SHARES, DemandAsked, Scenario, SimulationAsked
 from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import (
@@ -76,7 +79,7 @@ if TYPE_CHECKING:
     from tonnage.spec.recorded_sessions import RecordedSessions
 
 
-DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
+DEFAULT_GPU = "h100-sxm-80gb"
 # Engine knobs that a scenario has
 KNOBS = (
     *(
@@ -159,7 +162,7 @@ class Simulation:
 
     @property
     def deployments(self) -> tuple[Deployment, ...]:
-        """What the instances are."""
+        """The deployment of each group of instances."""
         return tuple(group.deployment for group in self.groups)
 
     @property
@@ -199,7 +202,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     lengths = _lengths(full_scenario, deployment, faults)
     if deployment is not None and lengths is not None:
         deployment = replace(deployment, images=lengths.pictured)
-    sessions = faults.of(sessions_of, full_scenario, lengths) if lengths is not None else None
+    sessions = faults.of(sessions_of, full_scenario) if lengths is not None else None
     tiers = (
         faults.of(simulated_tiers, full_scenario.search.kv_tiers, deployment)
         if deployment is not None
@@ -268,7 +271,9 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
 
 
 def _reaching_a_change(made: Simulation) -> Simulation:
-    """The same. Raises InputError: seasons, and a run that ends in the one that it begins in."""
+    """Return the simulation unchanged. Raises InputError: it has seasons, and ends in the one in
+    which it begins.
+    """
     by_hour = () if made.seasons is None else made.seasons.by_hour
     changes = [hour for hour, season in enumerate(by_hour) if season != by_hour[0]]
     requests, arrivals = made.workloads[0].requests, made.workloads[0].arrivals
@@ -558,14 +563,15 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
         "model": faults.of(only, found.model, "model") if found.model is not None else None
     }
     shares: dict[str, float | None] = {rule: getattr(search, rule) for rule in SHARES}
-    usual = {**DEFAULTS, "engine": next(iter(engines_meant(shares)), DEFAULTS["engine"])}
-    names |= {
-        name: faults.of(only, getattr(search, name) or default, name)
-        for name, default in usual.items()
-    }
+    names["gpu"] = faults.of(only, search.gpu or DEFAULT_GPU, "gpu")
     names["precision"] = (
         "" if search.precision is None else faults.of(only, search.precision, "precision")
     )
+    layout = found.layout or ""
+    engines: Many | None = search.engine or engines_meant(shares)
+    if not engines and None not in names.values():
+        engines = faults.of(_usual_engine, **names, layout=layout)
+    names["engine"] = faults.of(only, engines, "engine") if engines else None
     degrees: dict[str, Any] = {
         name: faults.of(_degree, getattr(search, name), name) for name in ("tp", "pp", "dp", "ep")
     }
@@ -576,10 +582,16 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     knobs |= {"queue_order": search.queue_order, "shed": search.shed}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
     whose = {
-        "layout": found.layout or "",
+        "layout": layout,
         **{name: getattr(search, name) for name in OF_DEPLOYMENT},
     }
     return faults.of(deployment_of, **names, **degrees, knobs=knobs, shares=shares, **whose)
+
+
+def _usual_engine(model: str, layout: str, gpu: str, precision: str) -> str:
+    """The engine of an instance where nobody names one."""
+    chosen = precision or find_model(model, layout).usual_precision
+    return usual_engine(find_gpu(gpu), find_precision(chosen))
 
 
 def _degree(values: Many | None, name: str) -> int:

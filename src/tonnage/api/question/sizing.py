@@ -30,8 +30,10 @@ from tonnage.api.question.deployment import (
     shares_of,
     sized_pools,
     stated,
+    usual_engine,
     with_context,
 )
+from tonnage.api.question.horizon import check_buying
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.objectives import (
     aim_of,
@@ -111,7 +113,9 @@ DEFAULT_ENGINES = "tensorrt-llm,vllm"
 def questions_of(
     written: Scenario, *, source: str = "", flags: Mapping[str, object] | None = None
 ) -> tuple[Question, ...]:
-    """What a scenario asks, once per model. Raises InputErrors: everything that cannot be used."""
+    """Read the questions of a scenario, one per model. Raises InputErrors: everything that cannot
+    be used.
+    """
     scenario, defaults = with_defaults(_alone(written))
     remarks = () if defaults is None else (_note(defaults),)
     faults = Faults(source, flags)
@@ -183,7 +187,7 @@ def questions_of(
         "slo": limits,
         "mode": mode,
         "recording": recording,
-        "regions": () if demand is None else regions_of(scenario.demand, demand),
+        "regions": regions_of(scenario.demand, demand),
         "replays_lengths": replays_lengths(scenario.lengths),
     }
     named = rest.pop("precisions")
@@ -458,7 +462,7 @@ def _check_limits(
 
 
 def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) -> dict[str, Any]:
-    """What may be combined, and the rest."""
+    """Read what the search may combine, and the options of the answer."""
     search_asked = scenario.search
     bought = faults.named(option("system"), shapes, search_asked.system) or ()
     gpus_from_systems = search_asked.gpu is None and (
@@ -478,11 +482,8 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         if search_asked.deploy_on is None
         else faults.of(target_runs, search_asked.deploy_on, at="deploy_on")
     )
-    engines = _names(
-        search_asked.engine or engines_meant(_shares(search_asked)) or DEFAULT_ENGINES,
-        option("engine"),
-        faults,
-    )
+    engines_named = search_asked.engine or engines_meant(_shares(search_asked))
+    engines = _names(engines_named or DEFAULT_ENGINES, option("engine"), faults)
     if runs is not None and search_asked.engine is None:
         engines = tuple(name for name in engines if name in runs.engines)
     if runs is not None and search_asked.disaggregated and not runs.pools:
@@ -563,6 +564,8 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         )
         chosen["addable"] = tuple(gpu.name for gpu in bought_gpus or chosen["gpus"] if gpu)
     if all(chosen["gpus"]):
+        if not engines_named:
+            chosen["engines"] = _with_older(chosen["engines"], chosen["gpus"])
         chosen["gpus"] = (
             faults.of(
                 stated,
@@ -580,8 +583,34 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     )
     _check_numbers(scenario, faults)
     _check_unsized(scenario, faults)
-    faults.of(places, scenario.where)
+    _check_mix(scenario, faults.of(places, scenario.where), faults)
     return chosen
+
+
+def _check_mix(scenario: Scenario, ways: tuple[str, ...] | None, faults: Faults) -> None:
+    """Refuse a purchase of two kinds where systems exist, were measured, or are not bought."""
+    partner = next((name for name in ("have", "benchmarks") if getattr(scenario, name)), None)
+    if scenario.mix and partner is not None:
+        faults.say(
+            f"{option('mix')} and {option(partner)}: a purchase of two kinds is predicted, and"
+            " without what exists; leave one of the two out"
+        )
+    elif scenario.mix and ways and "on-prem" not in ways:
+        faults.say(
+            f"{option('mix')}: compares systems that are bought; add on-prem to {option('where')},"
+            " or leave one of the two out"
+        )
+
+
+def _with_older(engines: tuple[str, ...], gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """The engines, and those of GPUs that none of them runs on any more."""
+    fp16 = find_precision("fp16")
+    older = (
+        find_engine(usual_engine(gpu, fp16)).name
+        for gpu in gpus
+        if all(find_engine(name).excluded(gpu) for name in engines)
+    )
+    return tuple(dict.fromkeys((*older, *engines)))
 
 
 def _shares(asked: SearchAsked) -> dict[str, float | None]:
@@ -589,9 +618,13 @@ def _shares(asked: SearchAsked) -> dict[str, float | None]:
 
 
 def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
-    """Refuse options of the choice and of standby systems that cannot be met or have no effect."""
+    """Refuse options of the choice, of standby systems and of purchases that cannot be met or have
+    no effect.
+    """
     aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
-    if _of_existing(scenario) and (aim is not None or reserve is not None):
+    of_existing = _of_existing(scenario)
+    faults.of(check_buying, scenario, of_existing=of_existing, offline=mode == "offline")
+    if of_existing and (aim is not None or reserve is not None):
         parts = (scenario.choice, scenario.standby, scenario.scaling)
         name = next(
             (

@@ -112,6 +112,7 @@ class SizeArguments(SharedArguments, total=False):
     mode: Mode | None
     where: Texts
     have: Text
+    mix: bool | None
     growth: Length
     priority: int | None
     spare: int | None
@@ -129,6 +130,9 @@ class SizeArguments(SharedArguments, total=False):
     autoscale: bool | None
     broken_hours: Length
     start_time: Text
+    horizon: Text
+    price_decay: Length
+    lead_time: Text
     confidence: Length
     prices: str | Path | dict[str, Any] | None
     benchmarks: str | Path | None

@@ -57,7 +57,7 @@ Answer = tuple[Document, Any]  # What a tool says in words and as JSON
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One tool: what it is for, the JSON Schema of its arguments, and who answers."""
+    """One tool: its purpose, the JSON Schema of its arguments, and the function that answers."""
 
     about: str
     schema: Callable[[], dict[str, Any]]
@@ -276,10 +276,9 @@ def _memory(asked: dict[str, Any], progress: Progress) -> Answer:
 
 
 def _compare(asked: dict[str, Any], progress: Progress) -> Answer:
-    first, second = (
-        answer(ask(_known(asked, "compare")[name]), progress=progress)
-        for name in ("first", "second")
-    )
+    # both are read before either is answered, which may take a minute
+    questions = [ask(_known(asked, "compare")[name]) for name in ("first", "second")]
+    first, second = (answer(question, progress=progress) for question in questions)
     if len(first) > 1 or len(second) > 1:
         raise TonnageError("first, second: a question names several models; give each one model")
     changes = differences(first[0], second[0])

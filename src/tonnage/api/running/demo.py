@@ -176,7 +176,7 @@ def _measure(
 def _with_a_failure(
     fleet: Processes, seconds: float, *, seed: int, told: Told, watch: Watch
 ) -> Failure:
-    """The same load while the first instance is killed."""
+    """Run the same load again and kill the first instance meanwhile."""
     kill = Kill(fleet.supervisor.children[0], after_s=seconds * KILLED_AT)
     before = _retries(fleet.url)
     kill.begin()

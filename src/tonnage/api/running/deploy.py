@@ -13,7 +13,7 @@ from tonnage.api.running.gateway import gateway_from
 from tonnage.api.running.plans import Planned, only_plan, planned
 from tonnage.deploy.mixed import deployed_mixed, front
 from tonnage.deploy.plan_text import bench_lengths, instead_line
-from tonnage.deploy.service import PLAN
+from tonnage.deploy.service import PLAN, Service
 from tonnage.deploy.targets import (
     NothingRuns,
     deployed,
@@ -37,7 +37,6 @@ from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
-    from tonnage.deploy.service import Service
     from tonnage.sizing.planner import Progress
     from tonnage.watch.deployment_status import Watched, Watcher
     from tonnage.watch.expected import Pages, Reading
@@ -287,7 +286,7 @@ def _watched(
 
 
 def _first(pages: Pages) -> Reading:
-    """What the pages say now; at least one instance answers."""
+    """Read the metrics pages once; at least one instance must answer."""
     reading = pages.read()
     if not reading.instances:
         raise TonnageError(
@@ -313,7 +312,7 @@ class Verified:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What differs from the plan, one line each; empty where nothing does."""
+        """The differences from the plan, one line each."""
         return tuple(self._findings())
 
     def _findings(self) -> Iterator[str]:

@@ -218,7 +218,7 @@ def proxy_command(proxy: str | None, settings: Settings) -> tuple[str, ...]:
 
 
 def haproxy_of(settings: Settings) -> str:
-    """What ``haproxy.cfg`` says for a gateway's settings."""
+    """Write the ``haproxy.cfg`` of a gateway's settings."""
     limits = settings.limits
     return configuration(
         [(target.authority, weight, 1) for target, weight in settings.backends],
@@ -233,7 +233,7 @@ def haproxy_of(settings: Settings) -> str:
 
 
 def _installed(program: str) -> str | None:
-    """Where a program is: on PATH, or next to this Python."""
+    """Find a program on PATH or next to this Python."""
     return shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
 
 

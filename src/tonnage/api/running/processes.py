@@ -25,7 +25,7 @@ Seen = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processes:
-    """A fleet that serves."""
+    """The processes of a running fleet."""
 
     supervisor: Supervisor
     url: str  # of the gateway

@@ -188,7 +188,7 @@ def _faults(texts: Sequence[str], instances: int) -> tuple[Fault, ...]:
 def engines_of(
     asked: Instances, *, caching: bool = True, inside: bool = False
 ) -> Callable[[], CachedEngine]:
-    """What makes idle engines: an instance, or one attention rank of it.
+    """The factory of idle engines: of an instance, or of one of its attention ranks.
 
     Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are
     part of its steps. An engine that gets requests from others (``inside``) is reached without a

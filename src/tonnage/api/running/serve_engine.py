@@ -36,9 +36,6 @@ from tonnage.spec.engine import EnginePreset
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, find_precision
 
-FAMILIES = ("vllm", "tensorrt-llm", "sglang")
-ENGINES = ("auto", *FAMILIES, "triton", "nim")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineAsked:
@@ -377,7 +374,7 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
 def _on_cpu(
     asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
 ) -> launch.Start:
-    """Without a GPU only vLLM runs, by its build for CPUs."""
+    """Start vLLM's build for CPUs, the only engine that runs without a GPU."""
     if asked.engine not in ("auto", "vllm"):
         notes = "".join(f"; {note}" for note in machine.notes)
         raise InputError(

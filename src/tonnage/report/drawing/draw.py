@@ -190,7 +190,7 @@ def draw_tornado(tornado: Tornado, page: Page) -> tuple[float, str]:
 
 
 def _side(x: Scale, y: float, ends: tuple[float, float], label: str, tone: int) -> str:
-    """One of the two bars of a row, from the base to the value."""
+    """Draw one of the two bars of a row, from the base to the value."""
     base, value = ends
     begin, end = sorted((x(base), x(value)))
     side = -1 if value < base else 1
@@ -586,7 +586,7 @@ NARROW = Page(width=350, name="narrow")
 
 
 def draw(figure: Figure) -> str:
-    """Both drawings of a figure, safe to put into a page."""
+    """Draw a figure for wide and narrow pages, safe to put into a page."""
     return "".join(_drawing(figure, page) for page in (WIDE, NARROW))
 
 

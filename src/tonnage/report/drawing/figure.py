@@ -240,7 +240,7 @@ TONES = 7  # colours, shapes and dashes that differ; an eighth series looks like
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """How wide a figure is, in pixels."""
+    """The width of a figure, in pixels."""
 
     width: float
     name: str
@@ -275,7 +275,7 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
 
 
 def mark(inside: str, tip: str, class_: str = "mark") -> str:
-    """Something that says more under the pointer, or when the arrow keys reach it."""
+    """Draw a shape with a text under the pointer, or when the arrow keys reach it."""
     return element(
         "g",
         element("title", escape(tip)) + inside,
@@ -371,7 +371,7 @@ def log_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """From values to pixels, linear or logarithmic."""
+    """Maps values to pixels, linearly or logarithmically."""
 
     ticks: tuple[float, ...]
     start: float

@@ -73,7 +73,8 @@ def answer_text(plan: Plan) -> str:
     if plan.existing is not None and plan.demand.of_existing:
         return running(plan.existing)
     systems = bought(best, plan.scenario.spare_systems + _standing_by(best))
-    begins = "" if plan.mixed is None or not plan.mixed.groups else "without what exists, "
+    grown = plan.existing is not None and plan.mixed is not None and plan.mixed.groups
+    begins = "without what exists, " if grown else ""
     return f"{begins}{systems}: {deployments(best)}"
 
 
@@ -221,7 +222,7 @@ def smaller_text(plan: Plan, best: Candidate) -> str:
 
 
 def format_text(best: Candidate) -> str:
-    """What the number format costs in accuracy; "" where nothing is published of it."""
+    """State what the number format costs in accuracy; "" where nothing is published of it."""
     if not best.accuracy_impact:
         return ""
     formats = " + ".join(dict.fromkeys(pool.precision for pool in best.pools))

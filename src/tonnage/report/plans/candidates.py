@@ -486,7 +486,7 @@ def most_text(reason: TooMuch) -> str:
 
 
 def taken(reason: TooMuch) -> float | None:
-    """What the whole load takes."""
+    """The systems that the whole load takes."""
     return (
         reason.usd
         if isinstance(reason, why.OverBudget)
@@ -497,7 +497,7 @@ def taken(reason: TooMuch) -> float | None:
 
 
 def taken_text(reason: TooMuch) -> str:
-    """What the whole load takes, such as "930,000 USD to buy"; "" where it is not known."""
+    """State what the whole load takes, such as "930,000 USD to buy"; "" where it is not known."""
     match reason:
         case why.OverBudget():
             return (
@@ -540,7 +540,8 @@ def reason_text(reason: why.Reason) -> str:
                 f"; {most_text(reason)}" if reason.most_requests_per_second else ""
             )
         case why.VendorUnsupported():
-            return f"{reason.engine} does not run on {reason.vendor} accelerators"
+            kind = reason.generation or reason.vendor
+            return f"{reason.engine} does not run on {kind} accelerators"
         case why.PrecisionUnsupported():
             return f"{reason.subject} has {reason.lacks}"
         case why.TargetLacks():

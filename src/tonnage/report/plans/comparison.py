@@ -156,7 +156,7 @@ def compared_row(plan: Plan, shown: Sequence[Where]) -> tuple[str, ...]:
 
 
 def _judged(plan: Plan) -> str:
-    """What a checkpoint that ``compress`` made lost; "" for every other model."""
+    """State what a checkpoint that ``compress`` made has lost; "" for every other model."""
     return next((quality_text(note) for note in plan.notes if isinstance(note, Judged)), "")
 
 
@@ -250,7 +250,7 @@ def measured_text(plan: Plan) -> str:
 
 
 def _much(twin: Candidate, best: Candidate) -> str:
-    """How much more or less a prediction carries than was measured."""
+    """State how much more or less a prediction carries than was measured."""
     change = twin.requests_per_second_per_instance / best.requests_per_second_per_instance - 1
     return f"{percent(abs(change))} {'more' if change >= 0 else 'less'} per instance"
 

@@ -247,7 +247,7 @@ def _absent(one: Unmeasured | OutOfRange, *, brief: bool) -> str:
 
 
 def _busy(one: OpenLoopNearSaturation | ClosedLoopNearSaturation) -> str:
-    """What a typical error does, or how large errors are, so near saturation."""
+    """State what a typical error does, or how large errors are, so near saturation."""
     at, below = f"at {percent(one.share)} of saturation", percent(one.below)
     if isinstance(one, OpenLoopNearSaturation):
         times = number(one.times, 2) if one.times <= MANY else f"more than {MANY}"

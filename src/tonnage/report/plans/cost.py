@@ -231,7 +231,7 @@ SPARED = ("paid", "written off", "USD per M tokens in", "USD per M tokens out")
 
 
 def yearly(plan: Plan) -> YearlyCost | None:
-    """What the plan costs a year; None of a job, and where nothing was chosen."""
+    """The yearly cost of the plan; None for a job, and where nothing was chosen."""
     return plan.cost if isinstance(plan.cost, YearlyCost) else None
 
 
@@ -337,9 +337,7 @@ def limit_text(candidate: Candidate | None) -> str:
 
 
 def cost_text(plan: Plan) -> str:
-    """What it costs in the cheapest way, and owned; why nothing is known where no way has a
-    price.
-    """
+    """State the cost in the cheapest way and owned, or why no way has a price."""
     job, cost = plan.cost, yearly(plan)
     if isinstance(job, JobCost):
         job_costs = (
@@ -462,7 +460,7 @@ def _way(way: WayCost) -> tuple[str, ...]:
 
 
 def _exactly(cost: YearlyCost) -> str:
-    """What the owned systems would cost if they could be bought in parts."""
+    """State what the owned systems would cost if they could be bought in parts."""
     way = owned(cost)
     if way is None or way.usd_per_year_exact is None or way.systems_exact is None:
         return ""
@@ -486,7 +484,7 @@ def _exactly(cost: YearlyCost) -> str:
 
 
 def _bought(each: BreakEven, cost: YearlyCost) -> str:
-    """From which volume the fleet of the plan, once bought, is cheaper than the API."""
+    """State the volume from which the fleet of the plan, once bought, is cheaper than the API."""
     way = owned(cost)
     if each.bought_fleet_requests_per_year is None or way is None:
         return ""
@@ -525,7 +523,7 @@ def _parts(cost: YearlyCost) -> Table | None:
 
 
 def _paid(way: WayCost) -> list[tuple[str, float]]:
-    """What a way is paid for, to the cent."""
+    """The parts of a way's cost, to the cent."""
     return [(part.name, round(part.usd_per_year, 2)) for part in way.parts]
 
 

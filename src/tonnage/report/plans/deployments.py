@@ -69,7 +69,7 @@ def unlike(choice: Candidate, other: Identity, *, gpu: bool = True) -> str:
 
 
 def deployment(candidate: Candidate) -> str:
-    """What is deployed; of several pools that differ each with its role."""
+    """Name the deployment; where pools differ, each of them with its role."""
     if len({pool.identity for pool in candidate.pools}) == 1:
         return name_of(candidate.pools[0])
     return "; ".join(f"{pool.role}: {name_of(pool)}" for pool in candidate.pools)
@@ -85,7 +85,7 @@ def deployments(candidate: Candidate) -> str:
 
 
 def instances(candidate: Candidate) -> str:
-    """How many, such as "16", or "3 prefill and 5 decode"."""
+    """Write the number of instances, such as "16", or "3 prefill and 5 decode"."""
     if len(candidate.pools) > 1:
         return " and ".join(f"{pool.instances:,} {pool.role}" for pool in candidate.pools)
     return f"{candidate.instances:,}"
@@ -137,7 +137,7 @@ def narrow_cache_text(plan: Plan) -> str:
 
 
 def of_pools(candidate: Candidate, read: Callable[[Pool], str]) -> str:
-    """What the pools have, once where they have the same: "fp8", or "fp8 + fp16"."""
+    """Write a property of the pools, once where all have the same: "fp8", or "fp8 + fp16"."""
     return " + ".join(dict.fromkeys(read(pool) for pool in candidate.pools))
 
 
@@ -223,7 +223,9 @@ def deployment_text(deployment: Identity) -> str:
 
 
 def load_text(load: Load) -> str:
-    """How requests reach an instance, such as "open loop, Poisson arrivals at 15.9 requests/s"."""
+    """Describe how requests reach an instance, such as "open loop, Poisson arrivals at 15.9
+    requests/s".
+    """
     if load.measured:
         return f"{measured_load_text(load)}, measured"
     if load.kind == "queued":
@@ -245,7 +247,7 @@ def measured_load_text(load: Load) -> str:
 
 
 def memory_text(parts: Sequence[MemoryPart], kv_tokens: int | None) -> str:
-    """Where the memory of one GPU goes, in one line; "" where it is not known."""
+    """Divide the memory of one GPU in one line; "" where it is not known."""
     if not parts:
         return ""
     sizes = {part.part: part.bytes_per_gpu for part in parts}

@@ -67,9 +67,7 @@ def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:
 
 
 def use_case_differences(first: UseCases, second: UseCases) -> tuple[Difference, ...]:
-    """What differs of the fleet of several use cases, and then of each that both have, by
-    itself.
-    """
+    """The differences of a fleet of several use cases, and then of each use case that both have."""
     plans, second_plans = (
         dict(zip(use_cases.names, use_cases.plans, strict=True)) for use_cases in (first, second)
     )

@@ -17,6 +17,7 @@ from tonnage.report.plans.answer import answer_text
 from tonnage.report.plans.candidates import reason_text, rejected_section, yearly_costs
 from tonnage.report.plans.confidence import counted_text, fleet_check_text, not_sure_text
 from tonnage.report.plans.deployments import MEMORY, deployments, exact_number
+from tonnage.report.plans.horizon import horizon_section
 from tonnage.report.plans.notes import warning_text
 from tonnage.report.plans.question import bound_text, first_text, question_rows, value_text
 
@@ -47,7 +48,7 @@ def explained_section(plan: Plan) -> Section:
 
 
 def explained_items(plan: Plan) -> Block | None:
-    """What a mean step holds, what takes most of it, and how busy the front end is."""
+    """Describe a mean step, what takes most of it, and how busy the front end is."""
     return (
         None
         if plan.explain is None
@@ -182,6 +183,7 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
         section("answer", "Why this answer", items(tuple(_reasons(plan)))),
         section("beside", "Why not another", _others(plan)),
         explained_section(plan),
+        horizon_section(plan),
         sensitivity_section(plan),
         rejected_section(plan),
     )
@@ -337,7 +339,7 @@ def spread_name(spread: str) -> str:
 
 
 def spread_text(plan: Plan) -> str:
-    """What other spreads of the lengths take, where that is another number of systems; ""
+    """State what other spreads of the lengths take, where that is another number of systems; ""
     elsewhere.
     """
     sensitivity, best = plan.sensitivity, plan.choice
@@ -387,7 +389,7 @@ def other_size(changed: Changed, gpus_per_system: int) -> bool:
 
 
 def risk_text(plan: Plan, best: Candidate) -> str:
-    """What is most likely to make the answer wrong; "" where nothing is known of it."""
+    """State what is most likely to make the answer wrong; "" where nothing is known of it."""
     check = plan.fleet_check
     if check is not None and not check.holds:
         return fleet_check_text(check)

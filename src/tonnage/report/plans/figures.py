@@ -225,7 +225,7 @@ def cost(plan: Plan) -> Bars | None:
 
 
 def _paid(way: WayCost) -> list[tuple[str, float, str]]:
-    """What a way is paid for: names, USD a year, arithmetic; without free ones."""
+    """The parts of a way's cost: names, USD a year, arithmetic; without free ones."""
     parts = [(part.name, part.usd_per_year, part.how) for part in way.parts if part.usd_per_year]
     return parts or [("all", way.total_usd_per_year or 0.0, "")]
 
@@ -353,7 +353,7 @@ def profile(plan: Plan) -> Plot | None:
 
 
 def memory(plan: Plan) -> Bars | None:
-    """Where the memory of one GPU goes."""
+    """Draw how the memory of one GPU is divided."""
     choice = plan.choice
     if choice is None or len(choice.pools) != 1 or not choice.memory:
         return None

@@ -96,7 +96,7 @@ def broken_texts(run: OverHours) -> Iterator[str]:
 
 
 def _rent(cost: AutoscalingCost) -> str:
-    """What a year on cloud GPUs costs with the first rule and without."""
+    """State what a year on cloud GPUs costs with the first rule and without."""
     scaled, fixed = cost.scaled_usd_per_year, cost.fixed_usd_per_year
     if fixed - scaled < 1:
         return (
@@ -259,8 +259,8 @@ def existing_section(plan: Plan) -> Section:
 
 
 def existing_text(existing: Existing) -> str:
-    """What the systems carry in addition to today's load, and how long that lasts, in one
-    clause.
+    """State in one clause what the systems carry in addition to today's load, and how long that
+    lasts.
     """
     systems = " + ".join(f"{group.count:,} × {group.system}" for group in existing.groups)
     total, today = existing.requests_per_second, existing.asked_requests_per_second

@@ -1,5 +1,5 @@
-"""The whole fleet of a plan, old systems and new: what to add, what the old ones are worth, and
-when the next ones are bought.
+"""The fleet of several kinds of a plan: what to add to old systems, what these are worth, and when
+the next ones are bought; or a purchase of two kinds next to that of one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ WHY_NOT: dict[WhyNotAdded, str] = {
     "standby": "not known: standby systems for failures are counted for a fleet of one kind alone",
     "limits": "nothing helps: no deployment on the systems that may be added meets the limits",
     "many": "nothing helps: no number of systems that is simulated makes the fleet carry the load",
+    "price": "not known: the price of a system is missing; give it as --price systems.NAME=USD",
+    "kinds": "nothing to combine: no two kinds of system meet the limits, together or apart",
+    "dearer": "nothing gained",
 }
 
 SHOWN = 8  # purchases that a line names
@@ -70,7 +73,9 @@ def _instead_text(mixed: Mixed) -> str:
 
 
 def retire_text(mixed: Mixed) -> str:
-    """Of each kind that exists its upkeep, and the cost of the systems that would do its work."""
+    """State the upkeep of each kind that exists, and the cost of the systems that would do its
+    work.
+    """
     return "; ".join(map(_retirement_text, mixed.retirements))
 
 
@@ -114,11 +119,43 @@ def _step(purchase: Purchase) -> str:
     )
 
 
+def mix_text(mixed: Mixed) -> str:
+    """A purchase of two kinds and what it saves, or why there is none."""
+    if mixed.compared is None:
+        return WHY_NOT[mixed.reason or "kinds"]
+    single, mix = mixed.compared.single, mixed.compared.mix
+    alone = systems_text([(count, name) for name, count in single.systems.items()])
+    share = percent(abs(mixed.compared.saved_usd_per_year) / single.usd_per_year)
+    if mixed.reason is not None:
+        verb = "more" if mixed.compared.saved_usd_per_year < 0 else "less, which is too little,"
+        costs = f"cost {dollars(mix.usd_per_year)} USD a year with electricity, {share} {verb}"
+        systems = systems_text([(count, name) for name, count in mix.systems.items()])
+        split = f", split at {mix.over_tokens:,} tokens," if mix.over_tokens is not None else ""
+        return (
+            f"{WHY_NOT[mixed.reason]}: the cheapest mix, {systems}{split} {costs} than"
+            f" {alone} ({dollars(single.usd_per_year)})"
+        )
+    saves = (
+        f"{dollars(mix.usd_per_year)} USD a year with electricity, {share}"
+        f" ({dollars(mixed.compared.saved_usd_per_year)}) less than {alone}"
+    )
+    short, long = (f"{group.added:,} × {group.system}" for group in mixed.groups)
+    if mixed.over_tokens is None:
+        shares = ", ".join(f"{group.system} {percent(group.share)}" for group in mixed.groups)
+        return f"{short} + {long} behind one router, of the requests {shares}: {saves}"
+    return (
+        f"prompts up to {mixed.over_tokens:,} tokens ({percent(mixed.groups[0].share)} of the"
+        f" requests) on {short}, longer ones on {long}: {saves}"
+    )
+
+
 def mixed_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     """The lines of the first screen."""
     mixed = plan.mixed
     if mixed is None:
         return ()
+    if plan.existing is None:
+        return (("Mix", mix_text(mixed)),)
     return (
         ("Add", add_text(mixed)),
         ("Old systems", retire_text(mixed)),

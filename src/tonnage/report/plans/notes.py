@@ -96,7 +96,7 @@ def arrivals_text(answer: PercentileAnswer) -> str:
 
 
 def percentile_text(answer: PercentileAnswer) -> str:
-    """What the two ways do."""
+    """Explain what the two ways to count a percentile do."""
     return (
         f"The percentile way divides the {plain(answer.percentile)}th percentile of the arrivals in"
         f" one second, {plain(answer.peak_requests_per_second)}/s, by the throughput of a closed"
@@ -109,7 +109,7 @@ def percentile_text(answer: PercentileAnswer) -> str:
 
 
 def _per_token(note: notes.LengthInWords | notes.LengthInCharacters) -> str:
-    """How many words or characters a token was counted as."""
+    """State how many words or characters a token was counted as."""
     if isinstance(note, notes.LengthInCharacters):
         return (
             f", at about {plain(note.characters_per_token)} characters a token (English); count"
@@ -122,7 +122,7 @@ def _per_token(note: notes.LengthInWords | notes.LengthInCharacters) -> str:
 
 
 def quality_text(note: notes.Judged) -> str:
-    """What a compressed checkpoint lost next to its original."""
+    """State what a compressed checkpoint has lost against its original."""
     tasks = [
         f"{task} {original:.1%} → {compressed:.1%}"
         for task, (original, compressed) in note.scores.items()
@@ -137,7 +137,7 @@ def quality_text(note: notes.Judged) -> str:
 
 
 def note_text(note: notes.Note) -> str:
-    """One note as a sentence."""
+    """Write a note as a sentence."""
     if isinstance(note, notes.Measured):
         return _measured(note)
     if isinstance(note, notes.OfChoice):
@@ -292,7 +292,7 @@ def _settings(note: notes.UseCaseDefaults) -> list[str]:
 
 
 def warning_text(warning: notes.Warning) -> str:
-    """One warning with its numbers."""
+    """Write a warning with its numbers."""
     match warning:
         case notes.PcieForLargeModel():
             return (

@@ -17,7 +17,7 @@ from tonnage.csv_file import read_text
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
-from tonnage.plan.use_cases import UseCases
+from tonnage.plan.use_cases import SCHEMA, UseCases
 from tonnage.report.document import (
     Block,
     Command,
@@ -70,6 +70,7 @@ from tonnage.report.plans.fleet import (
     regions_section,
     session_tiers_section,
 )
+from tonnage.report.plans.horizon import horizon_section
 from tonnage.report.plans.mixed import mixed_section
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import (
@@ -174,7 +175,7 @@ def named_sections(plan: Plan, name: str, place: int) -> tuple[Section, ...]:
 
 
 def made_by(plan: Plan) -> str:
-    """What was sized, by whom and when, such as "Chat – sized by Tonnage 0.1.0, 2026-11-22"."""
+    """Write what was sized, by whom and when: "Chat – sized by Tonnage 0.1.0, 2026-11-22"."""
     source, about = plan.provenance, "" if plan.asked is None else plan.asked.title or ""
     by = f"{about} – sized" if about else "Sized"
     return f"{by} by Tonnage {source.tonnage}".rstrip() + (
@@ -224,6 +225,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
         ),
         cost_section(cost, ways),
         job_section(plan),
+        horizon_section(plan),
         autoscaling_section(plan),
         regions_section(plan),
         session_tiers_section(plan),
@@ -375,7 +377,7 @@ COMPARISON = "tonnage-comparison/3"
 
 
 def to_json(plans: Sequence[Plan]) -> dict[str, Any]:
-    """One plan as it is; several as a comparison, which holds them in their order."""
+    """Convert plans to JSON: one as it is, several as a comparison in their order."""
     documents = [plan.to_json() for plan in plans]
     return documents[0] if len(documents) == 1 else {"schema": COMPARISON, "plans": documents}
 
@@ -384,8 +386,6 @@ def read_use_cases(path: str | Path) -> UseCases | None:
     """The answer for several use cases in a file; None where it holds something else. Raises
     InputError: as ``read_plans``.
     """
-    from tonnage.plan.use_cases import SCHEMA, UseCases
-
     document = _document(path)
     return (
         UseCases.from_json(document)
@@ -403,9 +403,6 @@ def read_plans(path: str | Path) -> tuple[Plan, ...]:
 
 def plans_of(document: Any, path: str | Path) -> tuple[Plan, ...]:
     """The plans of what ``to_json`` wrote; ``path`` is where it comes from. Raises InputError."""
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.use_cases import SCHEMA
-
     if isinstance(document, dict) and document.get("schema") == SCHEMA:
         raise InputError(
             f"{path}: holds several use cases, and one plan is needed; size each scenario alone,"

@@ -128,7 +128,7 @@ def at_peak_text(peak: AtPeak, limits: Sequence[Limit]) -> str:
 
 
 def used_text(share: float) -> str:
-    """How much of what the fleet carries inside the limits is used: "79% of capacity"."""
+    """State how much of what the fleet carries inside the limits is used: "79% of capacity"."""
     return f"{used_share(share)} of capacity"
 
 
@@ -213,7 +213,7 @@ def question_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def newer_text(note: OlderPreset) -> str:
-    """Which preset answers for a newer engine."""
+    """Name the preset that answers for a newer engine."""
     return f"{note.requested} is newer than every preset; {note.preset} answers for it"
 
 
@@ -257,7 +257,7 @@ def lengths_text(plan: Plan) -> str:
 
 
 def first_text(plan: Plan) -> str:
-    """What is first among the candidates: "fewest GPUs"."""
+    """Name what candidates are sorted by: "fewest GPUs"."""
     objective: Objective = "gpus" if plan.aim is None else plan.aim.objective
     return "lowest cost" if objective == "cost" and plan.demand.offline else LEAST[objective]
 
@@ -394,7 +394,7 @@ def many(count: float) -> str:
 
 
 def _second(demand: Demand, mean: float | None, name: str) -> str:
-    """Which of a mean and a percentile of its Poisson arrivals in one second is sized for, and
+    """State whether a mean or a percentile of its Poisson arrivals in one second is sized for, and
     why.
     """
     peak, counted = demand.peak_requests_per_second, demand.source.counted

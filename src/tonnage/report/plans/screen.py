@@ -69,6 +69,7 @@ from tonnage.report.plans.fleet import (
     router_text,
     sessions_text,
 )
+from tonnage.report.plans.horizon import horizon_text
 from tonnage.report.plans.mixed import mixed_rows
 from tonnage.report.plans.notes import data_texts, warning_text
 from tonnage.report.plans.question import at_peak_text, latency, lengths_text, question_rows
@@ -133,6 +134,7 @@ def answer_rows(plan: Plan) -> Rows:
                 ),
             ),
             ("Cost", cost_text(plan)),
+            ("Horizon", "" if plan.horizon is None else horizon_text(plan.horizon)),
             ("Power", power_text(plan)),
             ("Runner-up", runner_up_text(plan)),
             ("Risk", risk_text(plan, best)),
@@ -222,7 +224,7 @@ def screen(
 
 
 def more_text(page: str) -> str:
-    """How to see the rest."""
+    """Say how to see the rest."""
     return (
         f"{option('full')} prints every deployment, why the others are rejected, the sensitivity,"
         f" costs in parts and prices; {option(page)} FILE.html writes them as a page."

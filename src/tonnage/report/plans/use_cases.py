@@ -4,15 +4,24 @@ arrangement would take.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tonnage.errors import option
 from tonnage.plan.limit import LimitUse
-from tonnage.plan.use_cases import Arrangement, Background, NotShared, UseCasePool, UseCases
+from tonnage.plan.use_cases import (
+    Arrangement,
+    Background,
+    NotShared,
+    Placed,
+    UseCasePool,
+    UseCases,
+)
 from tonnage.report.document import Document, Facts, Section, Table, Text, document, items, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, sentence_of, span
-from tonnage.report.plans.answer import standby_text
+from tonnage.report.plans.answer import SERVERS, standby_text
+from tonnage.report.plans.candidates import left_out_texts
 from tonnage.report.plans.confidence import not_sure_text
 from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.deployments import bought, deployment_text
@@ -20,6 +29,8 @@ from tonnage.report.plans.explained import risk_text, why_text
 from tonnage.report.plans.plan_document import full_sections, made_by, named_sections
 from tonnage.report.plans.question import breach_text, question_rows, value_text
 from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
+from tonnage.spec.catalog import gpu_spelled
+from tonnage.spec.hardware import small_slices
 
 SEEN = (
     "use case",
@@ -36,8 +47,9 @@ BOUND = (
     " together."
 )
 # lines that go where there are too many, the first to go first
-SPARED = ("Risk alone", "Alone", "Cost alone")
+SPARED = ("Risk alone", "Alone", "Cost alone", "Slices", "Smaller")
 NOBODY = "no arrangement is possible"
+MOST_NEAREST = 3  # GPUs whose nearest deployment the answer names where there is none
 
 
 def use_cases_screen(found: UseCases, page: str = "report") -> Document:
@@ -84,12 +96,12 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
 
 
 def use_cases_text(found: UseCases) -> Document:
-    """The whole answer for a terminal: the choice, each use case in short, and then in full."""
+    """Write the whole answer for a terminal: the choice, each use case in short, then in full."""
     whole = list[Section]()
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = full_sections(plan)
         whole += [replace(first, title=f"{name}, by itself"), *rest]
-    return document(*_sections(found), _alone(found), *whole)
+    return document(*use_cases_sections(found), _alone(found), *whole)
 
 
 def use_cases_report(found: UseCases) -> Document:
@@ -102,7 +114,11 @@ def use_cases_report(found: UseCases) -> Document:
     ]
     title = f"{len(found.names)} use cases on one fleet"
     return document(
-        *_sections(found), _alone(found), *alone, title=title, subtitle=made_by(found.plans[0])
+        *use_cases_sections(found),
+        _alone(found),
+        *alone,
+        title=title,
+        subtitle=made_by(found.plans[0]),
     )
 
 
@@ -111,6 +127,7 @@ def use_cases_why(found: UseCases) -> Document:
     itself.
     """
     sections = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
+    sections += filter(None, [placement_section(found)])
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = why_text((plan,)).sections
         sections += [replace(first, title=f"{name}, by itself"), *rest]
@@ -119,7 +136,7 @@ def use_cases_why(found: UseCases) -> Document:
 
 def brief_lines(found: UseCases) -> tuple[str, ...]:
     """The answer in ten lines at most, none of them folded."""
-    rows = [*_answer(found)]
+    rows = [row for row in _answer(found) if row[0] not in ("Smaller", "Slices", "Hours")]
     if found.choice is not None:
         cases = [case for pool in found.choice.pools for case in pool.cases]
         uses = {
@@ -128,7 +145,7 @@ def brief_lines(found: UseCases) -> tuple[str, ...]:
         }
         rows += [(name, "; ".join(texts) or "no limits") for name, texts in uses.items()]
     if len(rows) > BRIEF:
-        rows = [*rows[: BRIEF - 1], ("…", f"and {len(rows) - BRIEF + 1} more use cases")]
+        rows = [*rows[: BRIEF - 1], ("…", f"and {len(rows) - BRIEF + 1} more lines")]
     column = max(13, *(len(name) + 2 for name, _ in rows))
     return tuple(f"{name:<{column}}{text}" for name, text in rows)
 
@@ -136,6 +153,8 @@ def brief_lines(found: UseCases) -> tuple[str, ...]:
 def _answer(found: UseCases) -> Rows:
     rows = [("Answer", answer_text(found)), ("Confidence", _confidence(found))]
     if found.choice is not None:
+        rows.append(("Placement", placement_text(found, found.choice)))
+        rows.append(("Lost system", lost_text(found, found.choice)))
         rows.append(("Standby", standbys_text(found.choice)))
         rows.append(("Cost", cost_together_text(found.choice)))
         rows.append(("Shares", shares_text(found.choice)))
@@ -144,12 +163,18 @@ def _answer(found: UseCases) -> Rows:
         if found.priorities is not None:
             titles["shared"], kinds["first-come"] = "By priority", found.first_come
         whys = {"shared": found.not_shared, "first-come": found.not_first_come}
+        rows.append(("Saved", saved_text(found)))
+        rows.append(("Hours", hours_text(found)))
+        rows.append(("Smaller", smaller_systems_text(found.choice)))
+        rows.append(("Slices", slices_text(found, found.choice)))
         for kind in (kind for kind in kinds if kind != found.chosen):
-            rows.append((titles[kind], _other_text(kinds[kind], whys.get(kind))))
+            why = whys.get(kind) if found.priorities is not None else None
+            rows.append((titles[kind], _other_text(kinds[kind], why)))
         if found.priorities is None:
             why = found.not_shared
-            rows.append(("Not shared", "" if why is None else not_shared_text(why)))
-        rows.append(("Saved", saved_text(found)))
+            models = {plan.scenario.model for plan in found.plans}
+            if why is not None and (why.code != "models" or len(models) < len(found.plans)):
+                rows.append(("Not shared", not_shared_text(why)))
     if found.background is not None:
         rows.append(("Background", background_text(found.background)))
     return tuple(row for row in rows if row[1])
@@ -199,8 +224,10 @@ def _of_each(texts: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{name}: {text}" for name, text in texts if text)
 
 
-def _sections(found: UseCases) -> tuple[Section, ...]:
+def use_cases_sections(found: UseCases) -> tuple[Section, ...]:
+    """The choice next to the other arrangements, and the limits of each use case."""
     parts = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
+    parts += filter(None, [placement_section(found)])
     if found.choice is not None:
         parts.append(
             section("seen", "Limits and latencies", _seen(found.choice), Text(BOUND, tone="note"))
@@ -257,7 +284,7 @@ def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
 
 
 def _alone(found: UseCases) -> Section:
-    """What each use case would take by itself on its own systems."""
+    """State what each use case would take by itself on its own systems."""
     rows = []
     for name, plan in zip(found.names, found.plans, strict=True):
         best, question = plan.choice, dict(question_rows(plan))
@@ -310,7 +337,7 @@ def cost_together_text(found: Arrangement) -> str:
 
 
 def shares_text(found: Arrangement) -> str:
-    """What each use case uses at the peak and over the year, and pays of the owned systems."""
+    """State what each use case uses at the peak and in a year, and pays of the owned systems."""
     return "; ".join(
         f"{share.name} {percent(share.at_peak)} of the peak, {percent(share.over_year)} of the year"
         + ("" if share.usd_per_year is None else f", {dollars(share.usd_per_year)} USD a year")
@@ -349,14 +376,14 @@ def use_text(use: LimitUse) -> str:
 
 
 def _other_text(other: Arrangement | None, why: NotShared | None) -> str:
-    """An arrangement that is not chosen, with its cost, or why there is none."""
+    """Describe an arrangement that is not chosen, with its cost, or why there is none."""
     if other is None:
         return "" if why is None else f"not possible: {not_shared_text(why)}"
     return "; ".join(filter(None, (arrangement_text(other), cost_together_text(other))))
 
 
 def background_text(job: Background) -> str:
-    """How much of a job in the background is free, and what the rest of it takes."""
+    """State how much of a job in the background is free, and what the rest of it takes."""
     within = span(job.within_seconds)
     further_instances = f"{counted(job.more_instances, 'more instance')} for the rest"
     return (
@@ -368,10 +395,12 @@ def background_text(job: Background) -> str:
 
 
 def saved_text(found: UseCases) -> str:
-    """What one pool by priority saves against a pool for each and against first come, first served;
-    "" without priorities.
+    """What the choice saves against a fleet for each use case; of priorities, what one pool by
+    priority saves against a pool for each and against first come, first served.
     """
-    if found.priorities is None or found.shared is None:
+    if found.priorities is None:
+        return _saved_together(found)
+    if found.shared is None:
         return ""
     alternatives = {"a pool for each": found.separate, "first come, first served": found.first_come}
     texts = [
@@ -382,6 +411,210 @@ def saved_text(found: UseCases) -> str:
     if found.first_come is None and found.background is None:
         texts.append("first come, first served breaks a limit on as many GPUs")
     return "; ".join(texts)
+
+
+def _saved_together(found: UseCases) -> str:
+    """Systems and money that the choice saves against a fleet for each use case; "" of an old
+    file.
+    """
+    apart, together = found.alone, found.choice
+    if apart is None or together is None:
+        return ""
+    systems = [sum(kind.systems for kind in fleet.systems) for fleet in (apart, together)]
+    gpus = apart.gpus - together.gpus
+    parts = [counted(gpus, "GPU")] if gpus > 0 else []
+    if systems[0] > systems[1]:
+        in_gpus = f" ({parts[0]})" if parts else ""
+        parts = [f"{counted(systems[0] - systems[1], 'system')}{in_gpus}"]
+    usd = [fleet.owned_usd_per_year for fleet in (apart, together)]
+    fleets = f"a fleet for each use case ({systems_text(apart)})"
+    if not parts:
+        return f"nothing against {fleets}"
+    if usd[0] is not None and usd[1] is not None and usd[0] > usd[1]:
+        parts.append(f"{dollars(usd[0] - usd[1])} USD a year on-prem")
+    return f"{', '.join(parts)} against {fleets}"
+
+
+def pool_name(found: UseCases, arrangement: Arrangement, place: int) -> str:
+    """The use cases of a pool."""
+    return " and ".join(found.served(arrangement, place))
+
+
+def contents_text(found: UseCases, arrangement: Arrangement, part: Placed) -> str:
+    """The instances of a system, such as "2 × big (TP 4) + 3 × small (TP 1)"."""
+    texts = [
+        f"{count} × {pool_name(found, arrangement, place)} ({arrangement.pools[place].parallelism})"
+        for place, count in enumerate(part.instances)
+        if count
+    ]
+    return " + ".join(texts) or "nothing, on standby"
+
+
+def placed_systems(part: Placed) -> str:
+    """The systems by their numbers, such as "dgx-h100 1" or "dgx-h100 2 to 5"."""
+    last = part.first + part.systems - 1
+    return f"{part.system} {part.first:,}" + (f" to {last:,}" if part.systems > 1 else "")
+
+
+def _contents(found: UseCases, arrangement: Arrangement, part: Placed) -> str:
+    """The instances of each system, and where one instance spans several, of how many."""
+    per = "" if part.systems == 1 else " each"
+    if part.spans > 1:
+        per = f", an instance on {part.spans} systems"
+    return f"{contents_text(found, arrangement, part)}{per}"
+
+
+MOST_PLACED = 6  # Groups of equal systems that the line names
+
+
+def placement_text(found: UseCases, arrangement: Arrangement) -> str:
+    """Which system holds which instances, in one line; "" where one pool fills all of them."""
+    if len(arrangement.pools) < 2:
+        return ""
+    texts = [
+        f"{placed_systems(part)}: {_contents(found, arrangement, part)}"
+        + (
+            f", {counted(part.free_gpus, 'GPU')} free"
+            if part.free_gpus and any(part.instances)
+            else ""
+        )
+        for part in arrangement.placement[:MOST_PLACED]
+    ]
+    more = len(arrangement.placement) - MOST_PLACED
+    return "; ".join([*texts, *([f"… and {more} more kinds of contents"] if more > 0 else [])])
+
+
+def lost_text(found: UseCases, arrangement: Arrangement) -> str:
+    """What the loss of one system takes at worst, and whether that finds free GPUs elsewhere; ""
+    where one pool fills all systems.
+    """
+    lost = arrangement.lost
+    if lost is None or len(arrangement.pools) < 2:
+        return ""
+    taken = [
+        f"{count} of {pool.instances} {pool_name(found, arrangement, place)}"
+        for place, (count, pool) in enumerate(zip(lost.instances, arrangement.pools, strict=True))
+        if count
+    ]
+    if not any(lost.without_gpus):
+        return f"takes {_listed(taken)} at worst; all of them find free GPUs on the other systems"
+    adds = f"{option('spare')} 1 adds a system for them"
+    if lost.without_gpus == lost.instances:
+        return f"takes {_listed(taken)} at worst, without free GPUs for them elsewhere; {adds}"
+    without = [
+        f"{count} {pool_name(found, arrangement, place)}"
+        for place, count in enumerate(lost.without_gpus)
+        if count
+    ]
+    return f"takes {_listed(taken)} at worst; no free GPUs remain for {_listed(without)}; {adds}"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def placement_section(found: UseCases) -> Section | None:
+    """Which system holds which instances, as a table."""
+    arrangement = found.choice
+    if arrangement is None or not arrangement.placement:
+        return None
+    rows = tuple(
+        (
+            placed_systems(part),
+            f"{part.systems:,}",
+            _contents(found, arrangement, part),
+            f"{part.free_gpus:,}" if part.systems == 1 else f"{part.free_gpus:,} each",
+        )
+        for part in arrangement.placement
+    )
+    table = Table(
+        caption="Which system holds which instances, each pool on as many systems as possible",
+        header=("systems", "number", "instances", "free GPUs"),
+        rows=rows,
+    )
+    return section("placement", "Placement", table)
+
+
+def smaller_systems_text(arrangement: Arrangement) -> str:
+    """The smallest server that holds all instances, where half a system or more is free; ""
+    elsewhere.
+    """
+    first = arrangement.pools[0]
+    in_use = arrangement.gpus_in_use
+    size = next((count for count in SERVERS if count >= in_use), first.gpus_per_system)
+    others = {pool.system for pool in arrangement.pools[1:]}
+    shared = "-mig-" in first.gpu or others - {first.system}
+    if shared or 2 * size > first.gpus_per_system:
+        return ""
+    return (
+        f"{counted(in_use, 'GPU')} would do; {option('system')} {size}x{first.gpu} counts in"
+        f" servers of {counted(size, 'GPU')}"
+    )
+
+
+SLIGHT = 0.3
+"""Share of one instance below which a use case may do with a slice of its GPU."""
+
+
+def slices_text(found: UseCases, arrangement: Arrangement) -> str:
+    """Use cases that hardly use their GPUs, each of which MIG could divide; "" where fewer than two
+    do.
+    """
+    slight = [
+        (pool, place)
+        for place, pool in enumerate(arrangement.pools)
+        if pool.gpus == 1 and pool.instances_exact < SLIGHT
+    ]
+    gpu = gpu_spelled(slight[0][0].gpu) if len({pool.gpu for pool, _ in slight}) == 1 else None
+    slices = None if gpu is None else small_slices(gpu)
+    if slices is None or len(slight) < 2:
+        return ""
+    count, profile = slices
+    used = [
+        f"{pool_name(found, arrangement, place)} {percent(pool.instances_exact)}"
+        for pool, place in slight
+    ]
+    return (
+        f"of a GPU for each, {_listed(used)} is used; {option('system')} {count}x{profile} for"
+        " these files alone asks whether slices of one GPU (MIG) carry them"
+    )
+
+
+def hours_text(found: UseCases) -> str:
+    """By how much the hourly loads of the use cases together stay below the sum of their peaks; ""
+    where not all have such a profile, or their peaks come together.
+    """
+    profiles = [plan.demand.profile or () for plan in found.plans]
+    if (
+        found.priorities is not None
+        or len({len(profile) for profile in profiles}) > 1
+        or not profiles[0]
+    ):
+        return ""
+    shares = [[rate / max(profile) for rate in profile] for profile in profiles]
+    gpus = [
+        share.at_peak for share in (found.choice.shares if found.choice is not None else ())
+    ] or [1 / len(shares)] * len(shares)
+    hours = [
+        math.fsum(part * share[hour] for part, share in zip(gpus, shares, strict=True))
+        for hour in range(len(shares[0]))
+    ]
+    together = max(hours) / math.fsum(gpus)
+    if together > SAME_HOURS:
+        return ""
+    peaks = [
+        f"{name} in hour {share.index(1.0)}"
+        for name, share in zip(found.names, shares, strict=True)
+    ]
+    return (
+        f"the peaks are at different hours ({_listed(peaks)}), and in the busiest hour"
+        f" {percent(together)} of the GPUs have work; not counted, as instances keep their model"
+    )
+
+
+SAME_HOURS = 0.95
+"""Share of the GPUs at work in the busiest hour above which the peaks count as at the same time."""
 
 
 def _saved(shared: Arrangement, other: Arrangement) -> str:
@@ -420,12 +653,18 @@ def not_shared_text(why: NotShared) -> str:
 
 
 def answer_text(found: UseCases) -> str:
-    """What is chosen, in one line."""
+    """Name the choice in one line; else the use case without an answer, and what comes nearest."""
     if found.choice is None:
-        return f"{NOBODY}: {'' if found.not_shared is None else not_shared_text(found.not_shared)}".rstrip(  # noqa: E501
-            ": "
-        )
-    how = "a pool for each" if found.chosen == "separate" else "one pool for all"
+        alone = dict(zip(found.names, found.plans, strict=True))
+        case = "" if found.not_shared is None else found.not_shared.case
+        if case not in alone:
+            return NOBODY
+        nearest = "; ".join(left_out_texts(alone[case])[:MOST_NEAREST])
+        inside = f"{NOBODY}: {case} has no deployment inside its limits by itself"
+        return f"{inside}; nearest: {nearest}" if nearest else inside
+    how = "one pool for all" if len(found.choice.pools) == 1 else "one pool for each model"
+    if found.chosen == "separate":
+        how = "a pool for each"
     if found.chosen == "first-come":
         how = f"{how}, first come, first served"
     elif found.priorities is not None and found.chosen == "shared":

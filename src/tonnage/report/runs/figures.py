@@ -46,7 +46,7 @@ FAR_APART = 50  # ratio of the largest value to the smallest from which bins gro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How values are spread; all in their own unit."""
+    """The spread of some values, in their own unit."""
 
     count: int
     mean: float
@@ -256,7 +256,7 @@ SCATTER = "Each dot is a request; the line joins the means of prompts of like le
 
 
 def heat_map(isl: Lengths, osl: Lengths) -> Drawing:
-    """How many of the pairs have which lengths; there is one pair at least."""
+    """Draw how many pairs have which lengths; there is one pair at least."""
     columns, rows = edges(isl, BINS), edges(osl, BINS)
     counts, _, _ = np.histogram2d(isl, osl, bins=(columns, rows))
     cells = tuple(
@@ -413,7 +413,7 @@ def _point(window: Bin, name: str, label: str) -> Point:
 
 
 def in_flight(run: ShownRun) -> Drawing | None:
-    """How many requests had been sent and not yet answered, at evenly spaced moments."""
+    """Count the requests in flight at evenly spaced moments."""
     requests = run.requests
     whole = (requests.sent_ns >= 0) & (requests.last_token_ns >= 0)
     if whole.sum() < FEWEST:

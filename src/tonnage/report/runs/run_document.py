@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.bench.steady import DEFINITIONS, trends
 from tonnage.report.document import (
@@ -46,10 +46,7 @@ from tonnage.report.runs.shown_run import (
     verdict,
 )
 from tonnage.report.simulated import timeline_page
-
-if TYPE_CHECKING:
-    from tonnage.results.timeline import Timeline
-
+from tonnage.results.timeline import Timeline
 
 METRICS = (
     ("ttft", "time to first token"),
@@ -284,7 +281,7 @@ def _made(run: ShownRun) -> Section:
 
 
 def _together(runs: Sequence[ShownRun]) -> tuple[Section, ...]:
-    """What several loads say side by side."""
+    """Report several loads side by side."""
     best = max(runs, key=lambda run: run.summary.requests_per_second)
     words = (
         f"{name(runs[0])} completed at most {number(best.summary.requests_per_second)} requests/s,"
@@ -307,7 +304,7 @@ def _together(runs: Sequence[ShownRun]) -> tuple[Section, ...]:
 
 
 def run_values(runs: Sequence[ShownRun]) -> dict[str, Any]:
-    """One run as an object like the one that ``bench`` prints; several as its "points"."""
+    """Convert a run to an object like the one that ``bench`` prints; several to its "points"."""
     points = []
     for run in runs:
         run_trends = {**trends(run.requests), "definitions": DEFINITIONS}

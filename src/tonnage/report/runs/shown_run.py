@@ -120,7 +120,7 @@ class ShownRun:
 
     @property
     def kind(self) -> str:
-        """How the run came about: "measured", "imported" or "simulated"."""
+        """The origin of the run: "measured", "imported" or "simulated"."""
         return "imported" if "imported" in self.facts else "measured" if self.facts else "simulated"
 
 
@@ -231,7 +231,7 @@ def load_words(run: ShownRun) -> str:
 
 
 def name(run: ShownRun) -> str:
-    """What answered: the model, and where it is known the GPUs and the engine."""
+    """Name the model that answered, and where they are known its GPUs and engine."""
     s = run.scenario
     model = str(s.get("model") or run.facts.get("endpoint", {}).get("model") or "an unnamed model")
     gpus = int(s.get("tp") or 1) * int(s.get("pp") or 1) * int(s.get("dp") or 1)
@@ -247,12 +247,12 @@ def verdict(run: ShownRun) -> str:
 
 
 def reasons(run: ShownRun) -> tuple[str, ...]:
-    """What speaks against the run's numbers, one sentence each."""
+    """List the reasons against the run's numbers, one sentence each."""
     return tuple(map(str, run.facts.get("validity", {}).get("reasons", ())))
 
 
 def remarks(run: ShownRun) -> tuple[str, ...]:
-    """What a reader should know of the run and what makes nothing invalid."""
+    """List the remarks about the run that make nothing invalid."""
     s = run.summary
     failed = tuple(
         f"{counted(count, 'request')} {kind}; the latencies are those of the {s.counted:,}"

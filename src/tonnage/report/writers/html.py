@@ -96,7 +96,7 @@ def _write(path: str | Path, text: str, where: str) -> None:
 
 
 def html(made: Document) -> str:
-    """A document as a page."""
+    """Write a document as an HTML page."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri"
@@ -144,7 +144,7 @@ def piece(made: Document) -> str:
 
 
 def drawn(block: Drawing) -> str:
-    """One figure as a part of a foreign page; its numbers folded."""
+    """Draw a figure for a foreign page, with its numbers folded."""
     return _styled(
         _drawing(
             block

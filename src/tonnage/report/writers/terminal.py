@@ -245,8 +245,8 @@ def _side_by_side(
 
 
 def _stacked(header: Sequence[str], row: Sequence[str], width: int) -> list[str]:
-    """One row below the other: its first cell, then every other cell behind the name of its
-    column.
+    """Write rows one below the other: the first cell, then every other cell behind its column's
+    name.
     """
     lines = _folded(row[0], width)
     for name, cell in zip(header[1:], row[1:], strict=True):
@@ -304,7 +304,7 @@ def _section(section: Section) -> str:
 
 
 def terminal_block(block: Block) -> str:
-    """One block as lines of text."""
+    """Write a block as lines of text."""
     if isinstance(block, Text | Items):
         sign = _SIGNS.get(block.tone, BULLET if isinstance(block, Items) else "")
         sentences = block.items if isinstance(block, Items) else (block.text,)

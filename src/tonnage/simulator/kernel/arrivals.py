@@ -59,7 +59,7 @@ def answer(m, r, free_at):
 
 @part()
 def take_coming(m):
-    """The first of those on their way is there; its row."""
+    """Take the first request on its way, and return its row."""
     s = m.state
     r = first_of(m)
     enter(m, r)

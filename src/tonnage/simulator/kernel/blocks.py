@@ -54,7 +54,7 @@ def growth(m, slot):
 
 @part()
 def growth_of_all(m):
-    """The same of all decoding requests together."""
+    """The blocks by which all decoding requests together grow."""
     if m.cfg.drafted == 0:
         return m.tallies.phases[m.state.countdown]
     total = 0
@@ -117,7 +117,7 @@ FACTOR = 0x9E3779B97F4A7C15
 
 @part()
 def name_of(piece, place, begins):
-    """A name as one number."""
+    """Combine the parts of a name into one number."""
     return (piece << (PLACE_2 + 1)) | (place << 1) | begins
 
 
@@ -134,7 +134,7 @@ def home_of(c, name):
 
 @part()
 def seat_of(c, name):
-    """Where a name is in the table, or the empty seat where it would."""
+    """The seat of a name in the table, or the empty one where it would be."""
     mask, i = c.names.size - 1, home_of(c, name)
     while c.names[i] != name and c.names[i] != EMPTY:
         i = (i + 1) & mask

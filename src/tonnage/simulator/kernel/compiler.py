@@ -148,7 +148,7 @@ class Reference(types.Type):
 
     @property
     def key(self) -> Any:
-        """What tells it from others."""
+        """The key that tells this compilation from others."""
         return self.to
 
     def type_of(self, name: str) -> Any:

@@ -59,8 +59,8 @@ def crossing(base, bucket):
 
 @part()
 def join_decoding(m, i, generated):
-    """A request that has its next token out of the computation of its prompt decodes from now
-    on.
+    """Let a request decode from now on, which has its next token from the computation of its
+    prompt.
     """
     s, lists, slot = m.state, m.lists, m.slots[i]
     k = s.running - 1

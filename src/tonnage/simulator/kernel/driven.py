@@ -33,13 +33,12 @@ from tonnage.simulator.kernel.compiler import (
     by_reference,
     write_at,
 )
-from tonnage.simulator.kernel.memory import GROUP, NOBODY, Group
+from tonnage.simulator.kernel.memory import GROUP, Group, Machine
 from tonnage.simulator.kernel.schedulers import CODES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.simulator.kernel.memory import Machine
     from tonnage.spec.deployment import EngineKnobs
 
 
@@ -88,7 +87,7 @@ def _builder(name: str) -> Callable[[int], Callable[..., Any]]:
 
 
 def _build_write(version: int) -> Callable[..., Any]:
-    """What Python calls to put a machine where the loop of its group finds it."""
+    """Build the function that puts a machine where the loop of its group finds it."""
 
     def write(m, address):
         write_at(address, by_reference(m))
@@ -98,7 +97,7 @@ def _build_write(version: int) -> Callable[..., Any]:
 
 
 def _build_entry(version: int) -> Callable[..., Any]:
-    """What Python calls: it takes a machine apart and calls the loop at an address."""
+    """Build the function that takes a machine apart and calls the loop at an address."""
 
     def enter(address, m, until, cancelled):
         advance_at(address, by_reference(m), until, cancelled)
@@ -112,20 +111,23 @@ class Loop:
 
     Attributes:
         name: what tells it from others in numba's cache.
-        parts: its separately compiled parts: the loop, and its entry from Python.
+        enter: ``lockstep.drive`` for Python: called with its ``address``, a machine, the instant up
+            to which it is driven, and the row of a request to let go of instead, else NOBODY.
+        parts: its separately compiled parts: the loop, and its entry.
     """
 
     def __init__(self, name: str, version: int) -> None:
         """Note the source; nothing is compiled yet."""
         self.name = name
         body = compiled(_builder(name)(version), no_cpython_wrapper=True, **LOOP)
-        self.parts: tuple[Any, Any] = (body, compiled(_build_entry(version)))
+        self.enter = compiled(_build_entry(version))
+        self.parts: tuple[Any, Any] = (body, self.enter)
         self._address = 0
         self._once = threading.Lock()
 
     @property
     def signatures(self) -> list[Any]:
-        """For which arguments it is compiled in this process, or loaded."""
+        """The argument types for which it is compiled in this process, or loaded."""
         return list(self.parts[0].signatures)
 
     def expected(self, m: Machine) -> int:
@@ -136,8 +138,8 @@ class Loop:
         return 0
 
     def address(self, m: Machine) -> int:
-        """Where the loop is in memory, for ``advance_at``; compiled or loaded, for machines like
-        ``m``, when it is first asked for.
+        """Where the loop is in memory, for ``enter`` and ``advance_at``; compiled or loaded, for
+        machines like ``m``, when it is first asked for.
         """
         with self._once:
             if self._address == 0:
@@ -154,12 +156,6 @@ class Loop:
                     compiled_loop.fndesc.llvm_func_name
                 )
         return self._address
-
-    def __call__(self, m: Machine, until: int, cancelled: int = NOBODY) -> None:
-        """``lockstep.drive``: up to an instant; ``cancelled`` is the row of a request to let go of
-        instead, else NOBODY.
-        """
-        self.parts[1](self._address or self.address(m), m, until, cancelled)
 
 
 VERSION = _fingerprint()

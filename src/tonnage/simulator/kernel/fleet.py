@@ -226,7 +226,7 @@ def _classes(trace: Trace, engines: Sequence[Machine], knobs: EngineKnobs) -> Ra
 
 
 def _of_first(classes: Ranks) -> Ranks:
-    """What the first engine knows of them."""
+    """The first engine's copy of the requests' classes."""
     return classes._replace(note=classes.note[0], newest=classes.newest[0], given=classes.given[0])
 
 
@@ -239,7 +239,7 @@ def _groups(example: Machine, engines: int, ranks: int, knobs: EngineKnobs) -> G
 
 
 def _view(fleet: Fleet, weight: Sequence[float] | None, available: list[int]) -> View:
-    """What a router sees, in arrays that the loop writes."""
+    """The router's view of the engines, in arrays that the loop writes."""
     count, watch = len(fleet.cfg), fleet.watch
     weights = np.ones(count) if weight is None else np.array(weight, np.float64)
     columns: Any = (

@@ -18,7 +18,7 @@ def reached(entered, sent, frontend, busy):
 
 @part()
 def enters(m, r):
-    """How long the request of a row keeps the front end busy when it enters."""
+    """The time for which an entering request keeps the front end busy."""
     return m.cfg.enter + m.rows.isl[r] * m.cfg.enter_token
 
 

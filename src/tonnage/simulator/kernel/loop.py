@@ -53,7 +53,7 @@ def after(first, longer, steps):
 
 @part()
 def steps_within(first, longer, lasts, most):
-    """How many of at most ``most`` steps have ended after ``lasts`` picoseconds."""
+    """The number of steps, at most ``most``, that have ended after ``lasts`` picoseconds."""
     if after(first, longer, most) <= lasts:
         return most
     if first > lasts:

@@ -85,7 +85,7 @@ first_of = two_forms("groups", lambda f, i: i, lambda f, i: i - i % f.groups.at.
 
 @njit(inline="always")
 def _ranks_of(f, i):
-    """What the ``i``-th engine knows of the classes of its requests."""
+    """The classes of the requests of the ``i``-th engine."""
     ranks = f.ranks
     return Ranks(
         ranks.note[i],
@@ -152,7 +152,7 @@ def member(f, i):
 
 @part()
 def put_event(f, i, at):
-    """The next event of the ``i``-th engine is then."""
+    """Set the instant of the ``i``-th engine's next event."""
     events = f.events
     place = events.size // 2 + i
     events[place] = at

@@ -219,7 +219,7 @@ class Prices(NamedTuple):
 
 
 class Tallies(NamedTuple):
-    """What is counted."""
+    """The counters of a run."""
 
     # by bucket and bin; those of the rounds since ``counted`` are the decoding requests of each
     # bucket (``positions``), times the rounds, and what those add who came or went since then
@@ -245,7 +245,7 @@ class Log(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """What a router sees of the engines, and what it will see."""
+    """The router's view of the engines, and the changes that it has yet to see."""
 
     # requests, tokens: by engine: requests that have not ended as far as their clients know, and
     # tokens of these still to come

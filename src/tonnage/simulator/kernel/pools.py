@@ -24,7 +24,7 @@ from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator.changes import NO_CHANGES
 from tonnage.simulator.kernel.driven import drive, drive_fleet
 from tonnage.simulator.kernel.fleet import AT_ONCE, arguments
-from tonnage.simulator.kernel.memory import HANDED_ON
+from tonnage.simulator.kernel.memory import HANDED_ON, Machine
 from tonnage.simulator.kernel.run import check_trace, requests_of
 from tonnage.simulator.kernel.schedulers import CODES
 from tonnage.simulator.router import check_fleet
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.simulator.kernel.members import Fleet
-    from tonnage.simulator.kernel.memory import Machine
     from tonnage.simulator.pools import KvLink
     from tonnage.spec.workload import Trace
 
@@ -44,7 +43,7 @@ than a block ahead of its turn."""
 
 
 class Prefilled(NamedTuple):
-    """What the prefill pool made of each request."""
+    """The result of the prefill pool for each request."""
 
     # when its only token was there, in picoseconds; -1 for one that was rejected
     at: NDArray[np.int64]
@@ -239,7 +238,7 @@ def _ended_after(at: NDArray[np.int64], stream: int, stream_step: int) -> NDArra
 
 
 def _record(trace: Trace, made: Prefilled, order: NDArray[np.int64], decoded: Requests) -> Requests:
-    """What both pools made of all requests, in the order of the trace."""
+    """The record of both pools for all requests, in the order of the trace."""
     done = made.status == COMPLETED
     prefilled, first, last = (np.where(done, made.at // PS_PER_NS, -1) for _ in range(3))
     status, instance = made.status.copy(), made.chosen.astype(np.int32)

@@ -296,7 +296,7 @@ def catch_up_before(m, k):
 
 @called()
 def filled(m, i):
-    """Something of a prompt was computed."""
+    """Note that part of a prompt was computed."""
     slot, note = m.slots[i], m.cache.note
     complete = slot.computed == slot.isl + slot.generated
     if note.on > 0 and (note.names == COMPUTED or (note.names == COMPLETE and complete)):

@@ -109,7 +109,9 @@ entered = two_forms("ranks", lambda m, r: None, lambda m, r: wait_no_more(m, r))
 
 @part()
 def enter(m):
-    """The first of the queue gets a slot and computes its prompt; the slot."""
+    """Give the first request of the queue a slot, in which it computes its prompt, and return the
+    slot.
+    """
     s, rows, lists = m.state, m.rows, m.lists
     r = s.head
     pop_front(m)

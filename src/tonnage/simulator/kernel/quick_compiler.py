@@ -201,7 +201,7 @@ class Part(QuickCompiler):
     """The compiler of a part."""
 
     def __init__(self, typing_context, target_context, library, *others):
-        """As numba's, with a library that is linked and makes no machine code."""
+        """Takes numba's arguments; its library is linked and makes no machine code."""
         super().__init__(
             typing_context,
             target_context,
@@ -214,7 +214,7 @@ class Whole(QuickCompiler):
     """The compiler of what Python calls."""
 
     def __init__(self, typing_context, target_context, library, *others):
-        """As numba's, with a library that is optimised once, with all of its parts."""
+        """Takes numba's arguments; its library is optimised once, with all of its parts."""
         if library is None:
             library = _WholeLibrary(target_context.codegen(), "whole")
             library.enable_object_caching()
@@ -227,6 +227,6 @@ class EngineLoop(Whole):
     """
 
     def __init__(self, typing_context, target_context, library, args, return_type, flags, *others):
-        """As above, without aliases."""
+        """Takes the same arguments; its pointers have no aliases."""
         flags.noalias = True
         super().__init__(typing_context, target_context, library, args, return_type, flags, *others)

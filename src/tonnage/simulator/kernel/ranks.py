@@ -30,7 +30,7 @@ NOTE = record_of(
 
 
 class Ranks(NamedTuple):
-    """What an engine knows of its requests, by row, in whole numbers of 64 bits."""
+    """The class and priority of an engine's requests, by row, in whole numbers of 64 bits."""
 
     note: Any  # an array of one record of the type ``NOTE``
     priority: NDArray[np.int64]  # the class, counted from 0; the lower, the sooner
@@ -102,7 +102,7 @@ def queue_new(m, r):
 
 @part()
 def queue_lost(m, r):
-    """A request that has lost its blocks waits again."""
+    """Queue a preempted request again."""
     if m.rows.generated[r] == 0:
         m.ranks.note[0].soonest = min(m.ranks.note[0].soonest, m.ranks.latest[r])
     if ranked(m):

@@ -110,7 +110,7 @@ end."""
 
 
 def _one_of(code: int, this: Any, others: Any) -> Any:
-    """One more router before the others."""
+    """Put one more router before the others."""
 
     @part()
     def choose(asked, view, request, memory):
@@ -211,7 +211,7 @@ def happen(f, view, memory, asked, until):
 
 @called()
 def fail_or_return(f, view, memory, asked, at):
-    """The next failure, with what becomes of the requests in flight, or the next return."""
+    """Let the next instance fail, and settle its requests in flight, or let the next one return."""
     counters, outages, status = asked.told, asked.outages, f.rows.status
     i = outages.instance[counters[0]]
     back = outages.back[counters[0]]
@@ -262,7 +262,7 @@ def route(f, view, memory, asked, until):
 
 @part()
 def drain(f):
-    """All that is left to do, with nobody coming any more."""
+    """Run until every request has ended, with no more arrivals."""
     for i in range(f.cfg.size):
         m = member(f, i)
         watch(m, NEVER)

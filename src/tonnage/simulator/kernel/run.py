@@ -26,10 +26,11 @@ from tonnage.simulator.kernel.build import (
 )
 from tonnage.simulator.kernel.driven import grouped as in_lockstep
 from tonnage.simulator.kernel.driven import loop_for
-from tonnage.simulator.kernel.memory import NEVER, Log, Machine, Rows
+from tonnage.simulator.kernel.memory import NEVER, NOBODY, Log, Machine, Rows
 from tonnage.simulator.kernel.ranks import BY_CLASS, BY_DEADLINE, BY_TIME, NOTE, Ranks
 from tonnage.simulator.request import CANCELLED, StepRecord
 from tonnage.simulator.rules import is_for_reference
+from tonnage.simulator.spec import EngineSpec, pooled
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.spec.sessions import ENDLESS, of_rows
@@ -176,7 +177,7 @@ def run_recorded(
     leaps: bool = True,
     tiers: Sequence[Tier] = (),
 ) -> tuple[Requests, StepRecord]:
-    """As ``run``, with the first ``most_steps`` steps recorded (72 bytes each).
+    """Run as ``run`` does, and record the first ``most_steps`` steps (72 bytes each).
 
     ``stop`` is an int64 array of one element: another thread that sets it to 1 ends the run between
     two steps, and what it returns is then of no use. Without ``leaps`` every step is taken by
@@ -243,7 +244,8 @@ def run_ranks(
     ]
     if grouped or ranks > 1:
         machines = in_lockstep(machines, knobs)
-    loop_for(machines[0])(machines[0], NEVER)
+    loop = loop_for(machines[0])
+    loop.enter(loop.address(machines[0]), machines[0], NEVER, NOBODY)
     records = [_left(m, trace, window_ps) for m, trace in zip(machines, traces, strict=False)]
     number = int(machines[0].state["round"] + machines[0].state["alone"])
     first, last = (
@@ -252,6 +254,43 @@ def run_ranks(
     )
     return [record for record, _ in records], StepRecord(
         steps=steps[: min(number, len(steps))], count=number, first_step=first, last_step=last
+    )
+
+
+def run_instance(
+    spec: EngineSpec,
+    traces: Sequence[Trace],
+    *,
+    most_steps: int = 0,
+    window_ps: int = -1,
+    stop: NDArray[np.int64] | None = None,
+) -> tuple[Requests, StepRecord]:
+    """The requests of an instance as one record, and its first ``most_steps`` steps, of requests
+    that were given to its attention ranks already: one trace for each that gets any. The other
+    arguments are those of ``run_ranks``.
+    """
+    parts, steps = run_ranks(
+        traces,
+        spec.ranks,
+        spec.step,
+        spec.knobs,
+        spec.blocks,
+        most_steps=most_steps,
+        windows=spec.windows,
+        window_ps=window_ps,
+        max_context=spec.max_context,
+        stop=stop,
+        tiers=spec.tiers,
+    )
+    if spec.ranks == 1:
+        return parts[0], steps
+    order = (
+        np.argsort(np.concatenate([part.due_ns for part in parts]), kind="stable")
+        if most_steps
+        else np.zeros(0, np.int64)
+    )
+    return pooled(parts), replace(
+        steps, first_step=steps.first_step[order], last_step=steps.last_step[order]
     )
 
 

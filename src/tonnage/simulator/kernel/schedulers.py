@@ -32,7 +32,7 @@ CODES = {name: code for code, name in enumerate(SCHEDULERS)}
 
 
 def _one_of(code: int, this: Any, others: Any) -> Any:
-    """One more scheduler before the others."""
+    """Put one more scheduler before the others."""
 
     @part()
     def schedule(m):

@@ -57,7 +57,7 @@ def schedule(m):
 
 @part()
 def still_to_come(m):
-    """What the decoding requests may still make, each up to MOST_NEW tokens."""
+    """The tokens that decoding requests may still make, each up to MOST_NEW."""
     total = 0
     for k in range(m.state.running):
         if m.lists.ends[k] < NEVER:

@@ -179,7 +179,7 @@ def schedule(m):
 
 @part()
 def continue_running(m):
-    """Allocate for the running requests; whether anyone was pre-empted.
+    """Allocate blocks for the running requests; True where one was preempted.
 
     anyone who runs had a place in the budget when the next one entered, and needs no more of it
     since: so decoding requests have their token whatever the prompts before them take, and only the
@@ -205,7 +205,7 @@ def continue_running(m):
 
 @part()
 def continue_in_turn(m):
-    """The same one by one where blocks run out; whether anyone was pre-empted."""
+    """Allocate blocks one request at a time, where they run out; True where one was preempted."""
     s, lists, drafted = m.state, m.lists, m.cfg.drafted
     k, f, budget = 0, 0, m.cfg.max_tokens
     while k < s.running:

@@ -21,7 +21,7 @@ from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.spec.workload import Trace
 
-__all__ = ["Engine", "Reference", "drafted_tokens", "run_ranks", "run_reference"]
+__all__ = ["Engine", "Reference", "run_ranks", "run_reference"]
 
 
 # The clients of a trace: who sends its requests to an engine, and when.
@@ -238,7 +238,7 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What a run leaves behind."""
+    """The result of a reference run."""
 
     requests: Requests  # the record
     steps: list[tuple[int, ...]]  # one row per step, the columns of ``StepRecord.steps``
@@ -324,8 +324,3 @@ def _left(engine: Engine, trace: Trace, window_ps: int) -> Reference:
         free_blocks=engine.kv_blocks_free,
         cache=engine.batcher.cache,
     )
-
-
-def drafted_tokens(step: StepModel) -> int:
-    """Guesses of a decode; 0 without speculative decoding."""
-    return 0 if step.drafting is None else step.drafting.tokens

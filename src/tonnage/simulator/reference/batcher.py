@@ -37,8 +37,8 @@ from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 
 class Batcher:
-    """What all share: a queue, a list of running requests in the order they entered, free KV
-    blocks.
+    """The state that all batchers share: a queue, the running requests in the order they entered,
+    free KV blocks.
 
     While ``held``, TensorRT-LLM and SGLang compute no prompts: they wait for those of other
     attention ranks (``ranks.py``).
@@ -98,7 +98,7 @@ class Batcher:
         return self.drafted if job.drafts else 0
 
     def find(self, job: Job) -> Found:
-        """What a waiting request finds in the prefix cache."""
+        """Look a waiting request's prompt up in the prefix cache."""
         return NOTHING if self.cache is None else self.cache.find(job)
 
     def enter(self, job: Job, found: Found) -> None:
@@ -131,7 +131,7 @@ class Batcher:
             )
 
     def filled(self, job: Job) -> None:
-        """Something of a request's prompt was computed."""
+        """Note that part of a request's prompt was computed."""
 
     def give_back(self, job: Job) -> None:
         """The request lets go of all its blocks."""
@@ -143,7 +143,7 @@ class Batcher:
         job.blocks = 0
 
     def made(self, step: Step) -> Step:
-        """A step as it is handed out: it waits for the transfers of entering requests."""
+        """Return a step, which waits for the transfers of entering requests."""
         step.transfer_ps, step.overlap_ps = self.transfer_ps, self.overlap_ps
         self.transfer_ps = self.overlap_ps = 0
         return step

@@ -311,17 +311,6 @@ class Engine:
         return self.batcher.kv_blocks - self.batcher.free
 
     @property
-    def outstanding_tokens(self) -> int:
-        """Prompt tokens not computed and output tokens not made, of all requests that were
-        submitted and have not ended.
-        """
-        return sum(
-            max(job.isl - job.computed, 0) + job.osl - job.generated
-            for job in self.jobs.values()
-            if not job.ended
-        )
-
-    @property
     def last_step_ps(self) -> int:
         """How long the last step took, in picoseconds."""
         return self.steps[-1][1]

@@ -31,13 +31,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from tonnage.simulator.reference.job import Job
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.sessions import Contents, piece_at
-
-if TYPE_CHECKING:
-    from tonnage.simulator.reference.job import Job
 
 Key = tuple[int, int]
 """The name of a block: the piece of a token of it, and its place in the context."""
@@ -81,7 +79,7 @@ class PrefixCache:
         self.refs = [0] * blocks
         self.idle: OrderedDict[int, None] = OrderedDict.fromkeys(range(blocks))
         self.names: dict[Key, int] = {}
-        self.named: dict[int, Key] = {}
+        self.named: list[Key | None] = [None] * blocks
         self.begins: dict[Key, int] = {}
         self.begun: dict[int, tuple[Key, int]] = {}
         self.tiers = tiers
@@ -172,7 +170,7 @@ class PrefixCache:
             self.refs[block] -= 1
             if self.refs[block] == 0:
                 self.idle[block] = None
-                if block not in self.named and block not in self.begun:
+                if self.named[block] is None and block not in self.begun:
                     self.idle.move_to_end(block, last=False)
                 freed += 1
         job.held.clear()
@@ -187,7 +185,7 @@ class PrefixCache:
         begun = self.begun.pop(block, None)
         if begun is not None:
             del self.begins[begun[0]]
-        key = self.named.pop(block, None)
+        key, self.named[block] = self.named[block], None
         if key is not None:
             del self.names[key]
             self._descend(key)
@@ -204,7 +202,7 @@ class PrefixCache:
         """Give a block a name; the block that had it before loses it."""
         before = self.names.get(key)
         if before is not None:
-            del self.named[before]
+            self.named[before] = None
         for names in self.below:
             names.pop(key, None)
         self.names[key], self.named[block] = block, key

@@ -30,13 +30,11 @@ from tonnage.results.requests import (
 )
 from tonnage.simulator.rules import draw, threshold
 from tonnage.simulator.services.queue import Batch, ModelQueue, Ticket
-from tonnage.spec.service import taken_stages
+from tonnage.spec.service import ServedModel, Service, Stage, taken_stages
 from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from tonnage.spec.service import ServedModel, Service, Stage
 
 
 class SharedGpu:
@@ -402,7 +400,7 @@ def _bounded(model: ServedModel) -> bool:
 
 
 def _followers(stages: Sequence[Stage]) -> list[list[int]]:
-    """For each stage, the requests that wait for it."""
+    """The stages that wait for each stage."""
     followers: list[list[int]] = [[] for _ in stages]
     for place, stage in enumerate(stages):
         for before in stage.after:

@@ -15,36 +15,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from tonnage.perf.pipeline import start_seconds
+from tonnage.plan.candidate import Candidate
 from tonnage.plan.fleet import Autoscaling, Held, LimitOverHours, OverHours, Proposal
 from tonnage.plan.limit import limit_of
+from tonnage.plan.plan import Plan
 from tonnage.results.breakdown import violations
 from tonnage.results.metrics import summarize
+from tonnage.results.requests import Requests
 from tonnage.simulator.autoscaler import Autoscale
+from tonnage.simulator.autoscaler import Metric as Look
 from tonnage.simulator.changes import NO_CHANGES, Changes
 from tonnage.simulator.kernel.fleet import run_fleet
-from tonnage.sizing.loads.instance import QUICK
+from tonnage.simulator.kernel.memory import Machine
+from tonnage.sizing.loads.instance import QUICK, Instance
 from tonnage.sizing.loads.load_scan import statistic_s
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.progress import parallel
+from tonnage.sizing.question import Question
 from tonnage.sizing.search.search import alone
 from tonnage.spec.arrivals import HOUR_S, HourlyArrivals
-from tonnage.spec.workload import TraceArrivals
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.plan import Plan
-    from tonnage.results.requests import Requests
-    from tonnage.simulator.autoscaler import Metric as Look
-    from tonnage.simulator.kernel.memory import Machine
-    from tonnage.sizing.loads.instance import Instance
-    from tonnage.sizing.question import Question
-    from tonnage.spec.deployment import Limit
-    from tonnage.spec.recording import Recording
-    from tonnage.spec.workload import Trace
-
+from tonnage.spec.deployment import Limit
+from tonnage.spec.recording import Recording
+from tonnage.spec.workload import Trace, TraceArrivals
 
 # The instances of a plan over a day, a week or a trace: all of them all the time, or as many as a
 # controller's rule holds. Where a profile brings more requests than ``MOST_REQUESTS``, fewer
@@ -347,7 +341,6 @@ class Search:
 
 def first_load(trace: Trace) -> float:
     """Requests per second of the first hour, or of all of a shorter trace."""
-    from tonnage.spec.arrivals import HOUR_S
     from tonnage.units import PS_PER_S
 
     hour = int(HOUR_S * PS_PER_S)

@@ -10,27 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from tonnage.plan.candidate import Candidate
 from tonnage.plan.demand import Existing, OwnedGroup
 from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import SATURATION
+from tonnage.plan.mixed import WhyNotAdded
+from tonnage.plan.plan import Plan
 from tonnage.sizing.demand import carried_by_existing
+from tonnage.sizing.loads.fleet_check import FleetAtPeak
 from tonnage.sizing.loads.load_scan import PER_OCTAVE
 from tonnage.sizing.loads.mixed_check import at_peak
+from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.trial import Ready
+from tonnage.sizing.progress import Steps
+from tonnage.sizing.question import Owned, Question
+from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.objectives import MostLoad
 from tonnage.sizing.search.search import Search
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.mixed import WhyNotAdded
-    from tonnage.plan.plan import Plan
-    from tonnage.sizing.loads.fleet_check import FleetAtPeak
-    from tonnage.sizing.loads.runs import Runs
-    from tonnage.sizing.loads.trial import Ready
-    from tonnage.sizing.progress import Steps
-    from tonnage.sizing.question import Owned, Question
-    from tonnage.sizing.search.deployment_capacity import Sized
 
 MOST_MONTHS = 600
 """Beyond fifty years no month is named."""

@@ -10,28 +10,23 @@ every answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from tonnage.plan.fleet import AtPeak
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.fleet import AtPeak, FleetRun
 from tonnage.plan.mixed import Group, Instead, Mixed, Purchase, Retirement
+from tonnage.results.metrics import Summary
 from tonnage.sizing.fleet.existing import POOLED, not_mixed, strongest, whole_fleet
 from tonnage.sizing.loads.mixed_check import MixedAtPeak
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.progress import Steps
-from tonnage.sizing.question import Owned
+from tonnage.sizing.question import Owned, Question
 from tonnage.sizing.search.candidate import candidate
+from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import MOST_SYSTEMS_PER_INSTANCE
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.fleet import FleetRun
-    from tonnage.results.metrics import Summary
-    from tonnage.sizing.loads.runs import Runs
-    from tonnage.sizing.question import Question
-    from tonnage.sizing.search.deployment_capacity import Sized
-    from tonnage.spec.hardware import System
+from tonnage.spec.hardware import System
 
 MOST_TIMES = 4
 """Systems are added up to this many times as many as the sum of what the kinds carry asks for."""
@@ -75,11 +70,14 @@ class Fleets:
         question: load and limits.
         runs: the memory of the search.
         kinds: what exists and what may be added.
+        settled: the deployment of each kind, on any number of its systems; empty to look for the
+            strongest on each number.
     """
 
     question: Question
     runs: Runs
     kinds: tuple[Kind, ...]
+    settled: Mapping[str, Sized] = field(default_factory=dict, compare=False)
     workers: int | None = None
     steps: Steps = field(default_factory=Steps, compare=False)
     deployments: dict[tuple[str, int], Sized | None] = field(default_factory=dict, compare=False)
@@ -116,6 +114,8 @@ class Fleets:
         """The strongest deployment on so many systems of a kind, of many on about as many; None
         where none meets the limits.
         """
+        if name in self.settled:
+            return self.settled[name]
         step = max(1, 1 << max(0, (systems - 1).bit_length() - 3))
         systems = math.ceil(systems / step) * step
         key = (name, systems)
@@ -195,10 +195,15 @@ class Fleets:
 
 
 def with_added(
-    question: Question, runs: Runs, kinds: Sequence[Kind], workers: int | None = None
+    question: Question,
+    runs: Runs,
+    kinds: Sequence[Kind],
+    workers: int | None = None,
+    *,
+    months: int = MONTHS,
 ) -> Mixed:
     """The fleet that exists with the cheapest systems of one kind that make all of it carry the
-    load.
+    load, and what is bought in so many months of its growth.
     """
     fleets = Fleets(
         question=replace(question, deepen=False), runs=runs, kinds=tuple(kinds), workers=workers
@@ -230,23 +235,29 @@ def with_added(
         for kind in dearer
     )
     mixed = replace(
-        _whole(fleets, name, active[name]),
+        whole(fleets, {**fleets.others(name), name: active[name]}, {name: bought[name]}),
+        buys=name,
         instead=instead,
         retirements=_retirements(fleets, name, prices, active),
     )
     growth = question.growth_per_month
     if growth is None or growth <= 0:
         return mixed
+    purchases, covered = _purchases(fleets, name, active[name], growth, months)
+    runs_today = any(group.system == name for group in mixed.groups)
     return replace(
-        mixed, purchases=tuple(_purchases(fleets, name, active[name], growth)), months=MONTHS
+        mixed,
+        purchases=purchases,
+        months=covered,
+        next_bought=None if runs_today else _next_bought(fleets, name),
     )
 
 
-def _whole(fleets: Fleets, name: str, active: int) -> Mixed:
-    """The fleet with so many active systems of the kind that is added to, spare ones left out of
-    its simulation.
+def whole(fleets: Fleets, counts: Counts, bought: Counts) -> Mixed:
+    """The fleet with so many active systems of each kind, those on standby left out of its
+    simulation; ``bought`` are added, standby ones included.
     """
-    kinds = fleets.of({**fleets.others(name), name: active})
+    kinds = fleets.of(counts)
     if not kinds:
         return Mixed(reason="limits")
     systems, load = sum(count for _, count in kinds), fleets.load
@@ -259,10 +270,7 @@ def _whole(fleets: Fleets, name: str, active: int) -> Mixed:
     groups = []
     for (sized, count), (share, summary) in zip(kinds, parts, strict=True):
         system = sized.ready.trial.system.name
-        owned, added = (
-            fleets.owned.get(system, 0),
-            fleets.bought(name, active) if system == name else 0,
-        )
+        owned, added = fleets.owned.get(system, 0), bought.get(system, 0)
         candidate = _candidate(sized, count, owned + added, share * load, summary)
         groups.append(
             Group(
@@ -275,7 +283,6 @@ def _whole(fleets: Fleets, name: str, active: int) -> Mixed:
             )
         )
     return Mixed(
-        buys=name,
         groups=tuple(groups),
         router=fleets.question.router,
         run=whole_fleet(kinds, load).run(systems),
@@ -342,22 +349,40 @@ def _retirements(
     return tuple(retirements)
 
 
-def _purchases(fleets: Fleets, name: str, active: int, growth: float) -> Iterator[Purchase]:
-    """What is bought for each month of a growing load, up to the first for which no number is
-    enough.
+def _next_bought(fleets: Fleets, name: str) -> Candidate | None:
+    """What runs on a system of a kind that is bought later, as many as an instance may need, at the
+    load that they carry; None where none meets the limits.
     """
+    sized = fleets.sized(name, MOST_SYSTEMS_PER_INSTANCE)
+    if sized is None:
+        return None
+    rate = sized.capacity.rate * sized.instances
+    seen = whole_fleet([(sized, sized.systems)], rate, as_predicted=True).seen(sized.systems)
+    return _candidate(sized, sized.systems, sized.systems, rate, seen.summary)
+
+
+def _purchases(
+    fleets: Fleets, name: str, active: int, growth: float, months: int
+) -> tuple[tuple[Purchase, ...], int]:
+    """What is bought for each of so many months of a growing load, and the months that this covers:
+    up to the first for which no number is enough.
+    """
+    purchases = list[Purchase]()
     bought = fleets.bought(name, active)
     if bought:
-        yield Purchase(month=0, systems=bought, requests_per_second=fleets.load)
-    for month in range(1, MONTHS + 1):
+        purchases.append(Purchase(month=0, systems=bought, requests_per_second=fleets.load))
+    for month in range(1, months + 1):
         load = fleets.load * (1 + growth) ** month
         needed = fleets.needed(fleets.others(name), name, active, load=load, by_sum=True)
         if needed is None:
-            return
+            return tuple(purchases), month - 1
         if needed > active:
-            yield Purchase(
-                month=month,
-                systems=fleets.bought(name, needed) - fleets.bought(name, active),
-                requests_per_second=load,
+            purchases.append(
+                Purchase(
+                    month=month,
+                    systems=fleets.bought(name, needed) - fleets.bought(name, active),
+                    requests_per_second=load,
+                )
             )
             active = needed
+    return tuple(purchases), months

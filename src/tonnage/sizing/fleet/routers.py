@@ -17,16 +17,14 @@ from tonnage.sizing.loads.fleet_check import Replayed, fleet_record, simulated_o
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.shared_load import hit_rate, shared_out_as
 from tonnage.sizing.loads.trial import Ready
-from tonnage.sizing.question import AFFINE, Pools
-from tonnage.sizing.search.deployment_capacity import HAIR
+from tonnage.sizing.question import AFFINE, Pools, Question
+from tonnage.sizing.search.deployment_capacity import HAIR, Contender, Sized
 from tonnage.sizing.search.disaggregated import contenders_of, poolable
 from tonnage.sizing.search.objectives import FewestGpus
 from tonnage.sizing.search.search_space import prepare, system_for
 from tonnage.sizing.sensitivity import again
 
 if TYPE_CHECKING:
-    from tonnage.sizing.question import Question
-    from tonnage.sizing.search.deployment_capacity import Contender, Sized
     from tonnage.sizing.search.search import Search
 
 

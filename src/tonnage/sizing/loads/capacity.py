@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from tonnage.plan.demand import JobDone
 from tonnage.plan.limit import SATURATION, THROUGHPUT, Bound, bound_by
@@ -19,15 +18,13 @@ from tonnage.plan.reason import (
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.requests import Requests
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
-from tonnage.sizing.loads.instance import ALONE_REQUESTS, SURE, Care, Instance
+from tonnage.sizing.loads.instance import SURE, Care, Instance
 from tonnage.sizing.loads.load_scan import Highest, LoadScan, breach, strain, worst_limit
-from tonnage.sizing.loads.runs import CLOSED_ROUNDS, Runs, Seen
+from tonnage.sizing.loads.runs import Runs, Seen
 from tonnage.sizing.loads.trial import MARGIN, STABLE
 from tonnage.sizing.question import Question
+from tonnage.spec.deployment import Limit, Slo
 from tonnage.spec.workload import OpenLoop
-
-if TYPE_CHECKING:
-    from tonnage.spec.deployment import Limit, Slo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +37,6 @@ class Capacity:
         summary: the metrics at that load, or at the load that shows why there is none.
         binds: what ends the load: a limit, or saturation; None when there is no such load.
         reason: why there is no such load; None when there is one.
-        simulated_requests: requests of the deciding run.
     """
 
     rate: float
@@ -48,7 +44,6 @@ class Capacity:
     summary: Summary
     binds: Bound | None
     reason: Reason | None
-    simulated_requests: int
 
 
 def find_capacity(
@@ -61,18 +56,15 @@ def find_capacity(
     care: Care = SURE,
     near: float = 0.0,
 ) -> Capacity:
-    """The highest load up to which all limits hold; ``reason`` says why where there is none.
+    """The highest load up to which all limits hold, which a single client does not break
+    (``broken_alone``); ``reason`` says why where there is none.
 
     ``instances`` are simulated together, behind the router; the search ends where it is certain
     that no load above ``above`` holds, begins at ``near`` where that is known, and ``care`` says
     how long the runs are that decide.
     """
-    alone = runs.alone(instance)
-    broken = worst_limit(alone, slo)
-    if broken is not None:
-        return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)), ALONE_REQUESTS)
     if instance.traffic.load == "closed":
-        return _closed_capacity(runs, instance, slo, alone)
+        return _closed_capacity(runs, instance, slo)
     highest = LoadScan(runs, instance, instances).highest(slo, above, care, near)
     if isinstance(highest, Highest):
         return Capacity(
@@ -81,14 +73,12 @@ def find_capacity(
             summary=highest.summary,
             binds=SATURATION if highest.limit is None else bound_by(highest.limit),
             reason=None,
-            simulated_requests=highest.requests,
         )
     if highest.limit is None:
         saturation = runs.saturation(instance)
         return no_capacity(
             highest.summary,
             AboveSaturation(requests_per_second=highest.rate, most=saturation),
-            ALONE_REQUESTS,
         )
     share = highest.rate / instance.saturation_estimate()
     early = BrokenEarly(
@@ -96,10 +86,18 @@ def find_capacity(
         requests_per_second=highest.rate,
         share_of_saturation=share,
     )
-    return no_capacity(highest.summary, early, ALONE_REQUESTS)
+    return no_capacity(highest.summary, early)
 
 
-def no_capacity(summary: Summary, reason: Reason, requests: int) -> Capacity:
+def broken_alone(alone: Summary, slo: Slo) -> Capacity | None:
+    """No capacity where a single client breaks a limit, so that every load does; else None."""
+    broken = worst_limit(alone, slo)
+    if broken is None:
+        return None
+    return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)))
+
+
+def no_capacity(summary: Summary, reason: Reason) -> Capacity:
     """A capacity of zero: no load is inside the limits, for the given reason."""
     return Capacity(
         rate=0.0,
@@ -107,15 +105,14 @@ def no_capacity(summary: Summary, reason: Reason, requests: int) -> Capacity:
         summary=summary,
         binds=None,
         reason=reason,
-        simulated_requests=requests,
     )
 
 
-def _closed_capacity(runs: Runs, instance: Instance, slo: Slo, alone: Summary) -> Capacity:
+def _closed_capacity(runs: Runs, instance: Instance, slo: Slo) -> Capacity:
     """Bisection over the number of clients: the latencies grow with it."""
     max_clients = 2 * instance.in_flight
     top = runs.clients(instance, max_clients)
-    best, best_summary = 1, alone
+    best, best_summary = 1, instance.single_client()
     low, high = 1, max_clients
     broken = worst_limit(top, slo)
     if broken is None:
@@ -138,7 +135,6 @@ def _closed_capacity(runs: Runs, instance: Instance, slo: Slo, alone: Summary) -
         summary=best_summary,
         binds=SATURATION if ended is None else bound_by(ended),
         reason=None,
-        simulated_requests=max(ALONE_REQUESTS, CLOSED_ROUNDS * best),
     )
 
 
@@ -160,15 +156,11 @@ HAIR = 1 - 1e-6
 
 def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed) -> Capacity:
     """What one instance carries of the recording: its mean over the least number of instances that
-    hold the limits.
+    hold the limits, which a single client does not break.
 
     That number is a fraction: between the least whole one that holds and one fewer, by the strain
     on the limits. Where a single instance holds, the recording is sped up until it does not.
     """
-    alone = runs.alone(instance)
-    broken = worst_limit(alone, slo)
-    if broken is not None:
-        return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)), ALONE_REQUESTS)
     recording = replayed.recording
     mean, saturated = recording.mean_rps, runs.saturation(instance)
     measured: dict[int, Seen] = {}
@@ -187,7 +179,7 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
             most_instances = measured[low].summary
             last = worst_limit(most_instances, slo) or slo[0]
             reason = BrokenOnManyInstances(breach=breach(most_instances, last), instances=low)
-            return no_capacity(most_instances, reason, measured[low].requests)
+            return no_capacity(most_instances, reason)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -207,7 +199,6 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
         summary=summary,
         binds=SATURATION if binds is None else bound_by(binds),
         reason=None,
-        simulated_requests=measured[high].requests,
     )
 
 
@@ -264,7 +255,7 @@ def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capac
     if share < 1:
         single = queued(instance, 1)
         return no_capacity(
-            summarize(single), TooSlowForJob(seconds=makespan_s(single), allowed=seconds), 1
+            summarize(single), TooSlowForJob(seconds=makespan_s(single), allowed=seconds)
         )
     record = queued(instance, min(share, requests, SIMULATED))
     summary = summarize(record)
@@ -275,7 +266,6 @@ def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capac
         summary=summary,
         binds=THROUGHPUT,
         reason=None,
-        simulated_requests=len(record),
     )
 
 

@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tonnage.perf.prediction_error import regime_of
-from tonnage.perf.residuals import shipped_residuals
+from tonnage.perf.residuals import Regime, Residuals, shipped_residuals
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS, DURATIONS
 from tonnage.plan.candidate import BESIDE
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.perf.residuals import Regime, Residuals
     from tonnage.plan.limit import Bound
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Deployment, Limit, LimitMetric, Slo

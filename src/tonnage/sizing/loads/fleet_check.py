@@ -12,12 +12,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tonnage.plan.fleet import FleetCheck, FleetRun
+from tonnage.plan.fleet import Fleet, FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, limit_of
 from tonnage.plan.reason import BrokenOnManyInstances
 from tonnage.sizing.loads.instance import QUICK, WITHIN_S, Instance, burst_factor, middle
 from tonnage.sizing.loads.load_scan import statistic_s
-from tonnage.sizing.loads.runs import Seen
+from tonnage.sizing.loads.runs import Runs, Seen
 from tonnage.sizing.loads.session_load import (
     ANSWERS,
     MOST_TOGETHER,
@@ -33,10 +33,8 @@ from tonnage.spec.workload import OpenLoop, TraceArrivals
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tonnage.plan.fleet import Fleet
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
-    from tonnage.sizing.loads.runs import Runs
     from tonnage.spec.deployment import Limit, Slo
     from tonnage.spec.recorded_sessions import RecordedSessions
     from tonnage.spec.recording import Recording

@@ -16,9 +16,12 @@ from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION, EAGER, HOST_PREFILL
 from tonnage.perf.terms import client_turnaround_s
+from tonnage.results.metrics import Summary, summarize
+from tonnage.simulator.engine import engine_of
+from tonnage.simulator.kernel import run_instance
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.router import DEFAULT_ROUTER
-from tonnage.simulator.spec import engine_spec, pooled, rank_traces
+from tonnage.simulator.spec import EngineSpec, engine_spec, pooled, rank_traces
 from tonnage.simulator.tiers import resolved_tiers, tiers_of
 from tonnage.sizing.loads.confidence import slower
 from tonnage.sizing.loads.session_load import (
@@ -61,7 +64,6 @@ if TYPE_CHECKING:
     from tonnage.simulator.changes import Routed
     from tonnage.simulator.kernel.memory import Machine
     from tonnage.simulator.request import StepRecord
-    from tonnage.simulator.spec import EngineSpec
     from tonnage.spec.recorded_sessions import RecordedSessions
 
 Length = Literal[0, 1, 2]
@@ -157,13 +159,16 @@ class Traffic:
 
 
 class Instance:
-    """One deployment under one kind of traffic; nothing in it changes.
+    """One deployment under one kind of traffic; it keeps the run of its single client, and nothing
+    else in it changes.
 
     ``batch`` is how many requests an attention rank holds at once, ``in_flight`` the instance.
     """
 
     USUAL: ClassVar[float] = 1.0
     """Share of what closed forms allow at which the search for its load begins."""
+
+    _single_client: Summary | None = None
 
     def __init__(self, deployment: Deployment, traffic: Traffic) -> None:
         """Make the step model and the memory plan of the deployment once.
@@ -492,6 +497,14 @@ class Instance:
             self.together(trace, instances, self.traffic.router), rate, warm, requests
         )
 
+    def single_client(self) -> Summary:
+        """The metrics of a single client, from a run that is made once; two threads that ask at
+        once may both make it, to the same end.
+        """
+        if self._single_client is None:
+            self._single_client = summarize(self.alone(), by_request=True)
+        return self._single_client
+
     def alone(self) -> Requests:
         """The requests of a single client: what no load can beat."""
         sharing = self.traffic.sharing
@@ -562,7 +575,7 @@ class Instance:
         """
         spec = self.spec if trace.contents is None else self.tiered
         spec = spec if step is None else replace(spec, step=step)
-        return spec.run_ranks(self._ranks(trace))[0]
+        return run_instance(spec, self._ranks(trace))[0]
 
     def _ranks(self, trace: Trace) -> list[Trace]:
         """What each attention rank gets; the turns of a conversation stay together."""
@@ -620,7 +633,7 @@ class Instance:
     def engine(self) -> Machine:
         """One of its engines, at time 0; a fleet learns of classes from the requests."""
         knobs = replace(self.knobs, queue_order="fcfs") if self.knobs.ranks else self.knobs
-        return replace(self.spec, knobs=knobs).engine(seed=self.traffic.seed).machine
+        return engine_of(replace(self.spec, knobs=knobs), seed=self.traffic.seed).machine
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
         """The engine steps of an open loop at ``rate``, the first ``most_steps``."""
@@ -628,13 +641,13 @@ class Instance:
             traces, _, window_ps = session_traces(
                 self.tiered, recorded, clients_at(recorded, rate), requests, self.traffic.seed
             )
-            return self.tiered.run_ranks(traces, most_steps=most_steps, window_ps=window_ps)[1]
+            return run_instance(self.tiered, traces, most_steps=most_steps, window_ps=window_ps)[1]
         arrivals = OpenLoop(rate=rate, process=self.traffic.process, cv=self.traffic.cv)
         if self.shared is None:
             trace = self.workload(arrivals, requests).trace(self.traffic.seed, stretch=True)
         else:
             trace = self.shared.trace(rate, requests, self.traffic.seed)
-        return self.spec.run_ranks(self._ranks(trace), most_steps=most_steps)[1]
+        return run_instance(self.spec, self._ranks(trace), most_steps=most_steps)[1]
 
     def workload(self, arrivals: Simulated, requests: int) -> Workload:
         """The question's lengths under any arrivals."""

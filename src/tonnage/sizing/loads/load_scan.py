@@ -21,12 +21,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tonnage.plan.limit import Bound, Breach, limit_of
-from tonnage.sizing.loads.instance import QUICK, SHORT, SURE, Care, Length
+from tonnage.sizing.loads.instance import QUICK, SHORT, SURE, Care, Instance, Length
 from tonnage.sizing.loads.trial import STABLE, rate_bound
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs, Seen
     from tonnage.spec.deployment import Limit, Slo
 
@@ -109,13 +108,11 @@ class Highest:
     Attributes:
         rate: requests per second of one instance.
         summary: the metrics at the highest simulated load that is no higher.
-        requests: simulated in that run.
         limit: what breaks above; None where that is saturation.
     """
 
     rate: float
     summary: Summary
-    requests: int
     limit: Limit | None
 
 
@@ -265,7 +262,7 @@ class LoadScan:
             rate, limit = least * (top / least) ** share, worst_limit(over.summary, slo)
         if rate <= above:
             return self._broken(high, slo, care)
-        return Highest(rate=rate, summary=below.summary, requests=below.requests, limit=limit)
+        return Highest(rate=rate, summary=below.summary, limit=limit)
 
     def _next(self, high: int, care: Care) -> tuple[Seen, float]:
         """What the load above showed, and its requests per second: the highest that settles where

@@ -13,9 +13,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
+from tonnage.results.metrics import Summary
+from tonnage.results.requests import Requests
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.sizing.loads.fleet_check import (
     LEAST_IN_ALL,
@@ -29,12 +30,7 @@ from tonnage.sizing.loads.instance import WITHIN_S, burst_factor, middle
 from tonnage.sizing.loads.runs import Seen
 from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.sizing.loads.trial import STABLE
-from tonnage.spec.workload import OpenLoop
-
-if TYPE_CHECKING:
-    from tonnage.results.metrics import Summary
-    from tonnage.results.requests import Requests
-    from tonnage.spec.workload import Trace
+from tonnage.spec.workload import OpenLoop, Trace
 
 
 @dataclass(frozen=True, kw_only=True)

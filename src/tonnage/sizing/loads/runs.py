@@ -12,9 +12,10 @@ import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from tonnage.results.metrics import Summary, summarize
+from tonnage.results.requests import Requests
 from tonnage.sizing.loads.instance import (
     ALONE_REQUESTS,
     LIVES,
@@ -22,13 +23,11 @@ from tonnage.sizing.loads.instance import (
     SHORT,
     SURE,
     Instance,
+    Length,
+    Traffic,
     middle,
 )
-
-if TYPE_CHECKING:
-    from tonnage.results.requests import Requests
-    from tonnage.sizing.loads.instance import Length, Traffic
-    from tonnage.spec.deployment import Deployment, Slo
+from tonnage.spec.deployment import Deployment, Slo
 
 T = TypeVar("T")
 
@@ -128,10 +127,6 @@ class Runs:
     def summary(self, record: Requests) -> Summary:
         """The metrics of a run."""
         return summarize(record, by_request=self._by_request)
-
-    def alone(self, instance: Instance) -> Summary:
-        """The metrics of a single client: what no load can beat."""
-        return self.once((instance, "alone"), lambda: self.summary(instance.alone()))
 
     def open(
         self, instance: Instance, instances: int, rate: float, length: Length, seed: int = 0

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tonnage.results.requests import COMPLETED, Requests, Turns
-from tonnage.simulator.spec import pooled
+from tonnage.simulator.kernel import run_instance
+from tonnage.simulator.spec import EngineSpec, pooled
 from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tonnage.simulator.spec import EngineSpec
     from tonnage.spec.recorded_sessions import RecordedSessions
     from tonnage.spec.workload import Trace
 
@@ -67,7 +67,7 @@ def session_run(
     caches are warm.
     """
     traces, rows, window_ps = session_traces(spec, recorded, clients, requests, seed)
-    record = spec.run_ranks(traces, window_ps=window_ps)[0]
+    record = run_instance(spec, traces, window_ps=window_ps)[0]
     record = with_turns(record, traces, rows, recorded, alone_ns)
     return record.some(slice(int(WARM * len(record)), None))
 
@@ -129,7 +129,7 @@ def with_turns(
 def alone_run(spec: EngineSpec, recorded: RecordedSessions) -> Requests:
     """All sessions one after another: what no load can beat."""
     trace = recorded.chosen(np.arange(len(recorded)), concurrency=1)
-    record = spec.run_ranks([trace])[0]
+    record = run_instance(spec, [trace])[0]
     if record.row is None:
         raise ValueError("sessions: a record without the rows of its trace")
     alone = np.zeros(len(recorded.isl), np.int64)

@@ -25,7 +25,15 @@ from tonnage.simulator.router import View, memory_of, prefix_aware
 from tonnage.sizing.question import AFFINE, Sharing
 from tonnage.spec.recording import Recording
 from tonnage.spec.sessions import Contents, Drawn, Sessions, contents_of, draw
-from tonnage.spec.workload import OpenLoop, Trace, TraceArrivals, Workload, session_trace, unit_gaps
+from tonnage.spec.workload import (
+    OpenLoop,
+    Process,
+    Trace,
+    TraceArrivals,
+    Workload,
+    session_trace,
+    unit_gaps,
+)
 from tonnage.units import LONGEST_S, NS_PER_S, PS_PER_S, to_ps
 
 if TYPE_CHECKING:
@@ -33,7 +41,6 @@ if TYPE_CHECKING:
 
     from tonnage.results.requests import Requests
     from tonnage.spec.lengths import Lengths, Pairs
-    from tonnage.spec.workload import Process
 
     Ints = NDArray[np.int64]
 

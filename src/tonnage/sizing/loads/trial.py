@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from tonnage.perf.step import batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION
@@ -12,11 +11,8 @@ from tonnage.plan.candidate import Identity
 from tonnage.plan.reason import Reason, Rejected, rejected
 from tonnage.sizing.loads.instance import Instance
 from tonnage.sizing.loads.two_pools import TwoPools
-from tonnage.spec.deployment import Deployment
+from tonnage.spec.deployment import Deployment, Slo
 from tonnage.spec.hardware import System
-
-if TYPE_CHECKING:
-    from tonnage.spec.deployment import Slo
 
 
 def runs_on(deployment: Deployment) -> str:

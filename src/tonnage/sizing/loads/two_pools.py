@@ -6,24 +6,19 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.perf.step import batch_seconds, context_seconds
+from tonnage.perf.step import StepModel, batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION
+from tonnage.results.requests import Requests
 from tonnage.simulator.disaggregated import link_between, pool_engines
+from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel.pools import run_pools
-from tonnage.simulator.pools import check_pools, simulate_pools
+from tonnage.simulator.pools import KvLink, check_pools, simulate_pools
 from tonnage.sizing.loads.instance import ALONE_EQUAL, ALONE_REQUESTS, LOADED, Instance
 from tonnage.spec.workload import OpenLoop, Trace
 from tonnage.units import to_ps
-
-if TYPE_CHECKING:
-    from tonnage.perf.step import StepModel
-    from tonnage.results.requests import Requests
-    from tonnage.simulator.engine import Engine
-    from tonnage.simulator.pools import KvLink
 
 APART = 8
 """How far requests of a single client are apart, in times what one takes by closed form: none meets

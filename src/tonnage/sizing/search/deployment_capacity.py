@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from tonnage.plan.fleet import Fleet, fleet
 from tonnage.plan.limit import Breach, bound_by, limit_of
 from tonnage.plan.reason import BrokenAtAnyLoad, BrokenEarly, BrokenOnManyInstances, NotSure, Reason
-from tonnage.sizing.loads.capacity import Capacity, find_capacity, offline_capacity, replay_capacity
+from tonnage.sizing.loads.capacity import (
+    Capacity,
+    broken_alone,
+    find_capacity,
+    offline_capacity,
+    replay_capacity,
+)
 from tonnage.sizing.loads.confidence import (
     AS_PREDICTED,
     Slowdown,
@@ -21,9 +27,9 @@ from tonnage.sizing.loads.confidence import (
     step_errors,
 )
 from tonnage.sizing.loads.fleet_check import FleetAtPeak, Replayed
-from tonnage.sizing.loads.instance import QUICK, SURE, Care
+from tonnage.sizing.loads.instance import QUICK, SURE, Care, Instance
 from tonnage.sizing.loads.load_scan import statistic_s, worst_limit
-from tonnage.sizing.loads.trial import MARGIN, rate_bound
+from tonnage.sizing.loads.trial import MARGIN, Ready, rate_bound
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,9 +37,7 @@ if TYPE_CHECKING:
 
     from tonnage.plan.candidate import Role
     from tonnage.results.metrics import Summary
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs, Seen
-    from tonnage.sizing.loads.trial import Ready
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Limit, Slo
 
@@ -137,11 +141,15 @@ class Contender:
                 offline_capacity(self.instance, demand.offline_requests, demand.offline_seconds),
                 slower.steps,
             )
-        if question.recording is not None:
-            replayed = Replayed(recording=question.recording, lengths=question.replays_lengths)
+        recording, instance = question.recording, self.behind(router)
+        if recording is not None:
             instance, slo = self.behind(router, slower.steps), slower.beyond_steps(question.limits)
+        broken = broken_alone(instance.single_client(), slo)
+        if broken is not None:
+            return self._as_asked(broken, slower, slo)
+        if recording is not None:
+            replayed = Replayed(recording=recording, lengths=question.replays_lengths)
             return self._as_asked(replay_capacity(self.runs, instance, slo, replayed), slower, slo)
-        instance = self.behind(router)
         together = instance.standing_for(instances)
         above, near = above * slower.steps, (near or self.share * self.bound(slower)) * slower.steps
         capacity = find_capacity(
@@ -181,7 +189,7 @@ class Contender:
 
     def alone(self) -> Summary:
         """A single client: what no load can beat."""
-        return self.runs.alone(self.instance)
+        return self.instance.single_client()
 
     def alone_at(self, slowdown: Slowdown) -> Breach:
         """The limit that a single client comes nearest to, or breaks most, with times so much
@@ -218,17 +226,6 @@ class Contender:
             traffic, router=router, step_factor=steps, sharing=self.question.sharing_behind(router)
         )
         return self.runs.instance(self.instance.deployment, changed)
-
-    def carried(
-        self, systems: int, slowdown: Slowdown | None = None, *, care: Care = SURE, router: str = ""
-    ) -> float:
-        """Requests per second that so many systems carry in all."""
-        instances = self.layout.of(systems).instances
-        return (
-            instances * self.capacity(instances, slowdown, care=care, router=router).rate
-            if instances
-            else 0.0
-        )
 
     def needed(
         self,
@@ -334,7 +331,7 @@ class Contender:
         )
 
     def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
-        """The whole fleet at the load that is sized for."""
+        """Simulate the whole fleet at the load that is sized for."""
         question, slower = self.question, self.as_asked if slowdown is None else slowdown
         recording = question.recording
         return FleetAtPeak(
@@ -433,5 +430,5 @@ class Sized:
 
     @cached_property
     def as_predicted(self) -> Capacity:
-        """What one instance carries by the prediction as it is."""
+        """The load that one instance carries by the prediction as it is."""
         return self.contender.capacity(self.instances, care=self.care)

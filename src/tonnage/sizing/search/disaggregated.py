@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, BrokenEarly, CannotRun
+from tonnage.plan.reason import (
+    AboveSaturation,
+    BrokenAtAnyLoad,
+    BrokenEarly,
+    CannotRun,
+    Reason,
+    Rejected,
+)
 from tonnage.simulator.disaggregated import decode_worker, sent_bytes_s
 from tonnage.simulator.request import (
     ALL_TOKENS,
@@ -28,9 +35,9 @@ from tonnage.simulator.request import (
     DURATION,
     STEP_COLUMNS,
 )
-from tonnage.sizing.loads.capacity import Capacity, find_capacity, no_capacity
+from tonnage.sizing.loads.capacity import Capacity, broken_alone, find_capacity, no_capacity
 from tonnage.sizing.loads.fleet_check import MOST_INSTANCES, FleetAtPeak, fleet_seen
-from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care
+from tonnage.sizing.loads.instance import QUICK, SURE, Care, Instance
 from tonnage.sizing.loads.trial import MARGIN, Ready, token_limit
 from tonnage.sizing.loads.two_pools import TwoPools
 from tonnage.sizing.search.deployment_capacity import DOUBT, HAIR, USUAL, Contender, slower_capacity
@@ -43,10 +50,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.plan.candidate import Role
-    from tonnage.plan.reason import Reason, Rejected
     from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.confidence import Slowdown
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs, Seen
     from tonnage.sizing.question import Pools, Question
     from tonnage.spec.deployment import Slo
@@ -110,7 +115,7 @@ class PooledContender(Contender):
 
     @property
     def asked(self) -> Pools:
-        """How the pools are to be."""
+        """The pools as the question asks for them."""
         if self.question.pools is None:
             raise ValueError("the question does not ask for two pools")
         return self.question.pools
@@ -121,7 +126,7 @@ class PooledContender(Contender):
         return (("prefill", prefill), ("decode", instances - prefill))
 
     def settled_on(self, systems: int, slowdown: Slowdown) -> Contender:
-        """The same with the split that carries most on so many systems."""
+        """Fix the split of the pools that carries most on so many systems."""
         if self.split is not None:
             return self
         instances = self.layout.of(systems).instances
@@ -155,12 +160,12 @@ class PooledContender(Contender):
         return self.pools(base, (prefill, together - prefill), instances)
 
     def standing_for(self, instances: int) -> int:
-        """How many instances are simulated to know what each of so many carries."""
+        """The number of instances that are simulated to know what each of so many carries."""
         return min(instances, STAND)
 
     def alone(self) -> Summary:
         """A single client of one instance of each pool."""
-        return self.runs.alone(self._pair)
+        return self._pair.single_client()
 
     def bound(self, slowdown: Slowdown) -> float:
         """Requests per second over all instances that closed forms allow each of them, whatever the
@@ -186,9 +191,7 @@ class PooledContender(Contender):
         slower = self.as_asked if slowdown is None else slowdown
         slo, base = slower.tightened(self.question.limits), self.behind(router)
         if instances < 2:
-            return no_capacity(
-                self.alone(), CannotRun(error="two pools take two instances"), ALONE_REQUESTS
-            )
+            return no_capacity(self.alone(), CannotRun(error="two pools take two instances"))
         together = min(instances, STAND)
         floor, near = (
             rate * slower.steps * together
@@ -197,7 +200,7 @@ class PooledContender(Contender):
         prefill, capacity = self._best(base, instances, slo, floor, near)
         if care == SURE and capacity.reason is None:
             pools = self.pools(base, (prefill, together - prefill), instances)
-            capacity = find_capacity(
+            capacity = broken_alone(pools.single_client(), slo) or find_capacity(
                 self.runs, pools, slo, above=floor, care=care, near=capacity.rate
             )
         return self._as_asked(slower_capacity(_each(capacity, together), slower.steps), slower, slo)
@@ -330,7 +333,7 @@ class PooledContender(Contender):
         return decoder, rate, step
 
     def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
-        """Both pools at the load that is sized for."""
+        """Simulate both pools at the load that is sized for."""
         peak = super().at_peak(slowdown)
         return PooledAtPeak(
             **{part.name: getattr(peak, part.name) for part in fields(peak)}, contender=self
@@ -342,7 +345,7 @@ class PooledContender(Contender):
         return self.pools(self.instance, (1, 1), 2)
 
     def _prefill(self, instances: int) -> int:
-        """How many of so many instances compute prompts, in the shares of ``split``."""
+        """The number of instances that compute prompts, in the shares of ``split``."""
         prefill, decode = self.split or (1, 1)
         return min(max(round(instances * prefill / (prefill + decode)), 1), instances - 1)
 
@@ -356,7 +359,9 @@ class PooledContender(Contender):
 
         def carried(prefill: int, floor: float) -> Capacity:
             pools = self.pools(base, (prefill, together - prefill), instances)
-            return find_capacity(self.runs, pools, slo, above=floor, care=QUICK, near=near)
+            return broken_alone(pools.single_client(), slo) or find_capacity(
+                self.runs, pools, slo, above=floor, care=QUICK, near=near
+            )
 
         if self.split is not None:
             best = self._prefill(together)
@@ -394,14 +399,14 @@ class PooledAtPeak(FleetAtPeak):
         return self.instances(systems) > 1 and super().could_carry(systems)
 
     def simulated(self, systems: int) -> int:
-        """How many of the instances are simulated."""
+        """The number of instances that are simulated."""
         return min(
             self.instances(systems),
             max(MOST_INSTANCES // self.instance.deployment.parallelism.dp, 2),
         )
 
     def seen(self, systems: int, router: str = "", seed: int = 0) -> Seen:
-        """What a number of systems does; arguments as of ``FleetAtPeak.seen``."""
+        """Simulate a number of systems; arguments as of ``FleetAtPeak.seen``."""
         count, together = self.instances(systems), self.simulated(systems)
         pools = self.contender.standing(self.instance, count, together)
         return fleet_seen(self.runs, pools, self.rate * together / count, 1, router, seed=seed)
@@ -423,7 +428,7 @@ def _sides(found: Capacity, prompts: bool) -> tuple[int, int]:
 
 
 def _each(found: Capacity, instances: int) -> Capacity:
-    """What all carry, over their number."""
+    """The load of all instances, over their number."""
     reason = found.reason
     if isinstance(reason, BrokenEarly):
         reason = replace(reason, requests_per_second=reason.requests_per_second / instances)

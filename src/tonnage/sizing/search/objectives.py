@@ -6,26 +6,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tonnage.plan.plan import MOST_GPUS
-from tonnage.plan.reason import NeedsMoreGpus
-from tonnage.sizing.loads.instance import QUICK
-from tonnage.sizing.search.deployment_capacity import Sized
-
-if TYPE_CHECKING:
-    from tonnage.plan.reason import Reason
-    from tonnage.sizing.loads.capacity import Capacity
-    from tonnage.sizing.loads.confidence import Slowdown
-    from tonnage.sizing.loads.instance import Care
-    from tonnage.sizing.search.deployment_capacity import Contender
+from tonnage.plan.reason import NeedsMoreGpus, Reason
+from tonnage.sizing.loads.capacity import Capacity
+from tonnage.sizing.loads.confidence import Slowdown
+from tonnage.sizing.loads.instance import QUICK, Care
+from tonnage.sizing.search.deployment_capacity import Contender, Sized
 
 Key = tuple[float, ...]
 """What deployments are sorted by, the best first."""
 
 
 class Aim(Protocol):
-    """What deployments compete for."""
+    """The objective that deployments compete for."""
 
     def at_best(self, one: Contender, bound: float) -> Key:
         """The key that a deployment cannot go below, as one of its instances carries at most
@@ -38,15 +33,8 @@ class Aim(Protocol):
         """
 
     def rate_to_save(self, one: Contender, best: Sized) -> float:
-        """The same for a difference that other knobs are worth; infinite where they cannot make
-        one.
-        """
-
-    def sized(
-        self, one: Contender, slowdown: Slowdown, above: float, care: Care
-    ) -> tuple[int, Capacity] | Reason:
-        """Systems, and what one of their instances carries, in runs of that care; or why it is left
-        out: it carries at most ``above``.
+        """The load that would save a system for a difference that other knobs are worth; infinite
+        where none would.
         """
 
     def key(self, one: Sized) -> Key:
@@ -81,14 +69,8 @@ class FewestGpus:
         fewer = layout.of((math.ceil(best.gpus / size) - 1 - one.question.spare) // span * span)
         return one.load / fewer.instances if fewer.systems > 0 else math.inf
 
-    def sized(
-        self, one: Contender, slowdown: Slowdown, above: float, care: Care
-    ) -> tuple[int, Capacity] | Reason:
-        """The fewest systems that carry the load."""
-        return one.needed(slowdown, above=above, care=care)
-
     def key(self, one: Sized) -> Key:
-        """Whole GPUs, and exactly."""
+        """Sort by whole GPUs, then by the exact number."""
         return (one.gpus, one.gpus_exact)
 
 
@@ -99,7 +81,7 @@ class MostLoad:
     systems: int
 
     def at_best(self, one: Contender, bound: float) -> Key:
-        """All instances at the bound."""
+        """The load of all instances at the bound."""
         return (-bound * one.layout.of(self.systems).instances,)
 
     def rate_to_beat(self, one: Contender, best: Sized) -> float:
@@ -108,13 +90,15 @@ class MostLoad:
         return -self.key(best)[0] / instances if instances else math.inf
 
     def rate_to_save(self, one: Contender, best: Sized) -> float:
-        """The same."""
+        """The load that would save a system, as ``Aim.rate_to_save``."""
         return self.rate_to_beat(one, best)
 
     def sized(
         self, one: Contender, slowdown: Slowdown, above: float, care: Care
     ) -> tuple[int, Capacity] | Reason:
-        """What each instance on the systems carries."""
+        """The systems, and what each instance on them carries in runs of that care; or why it is
+        left out: it carries at most ``above``.
+        """
         capacity = one.capacity(
             one.layout.of(self.systems).instances, slowdown, above=above, care=care
         )
@@ -134,7 +118,7 @@ class ShortestAnswers:
     fewest: Sized
 
     def at_best(self, one: Contender, bound: float) -> Key:
-        """That of an empty engine."""
+        """The latency of an empty engine."""
         return (one.instance.alone_e2e_s,)
 
     def rate_to_beat(self, one: Contender, best: Sized) -> float:
@@ -157,12 +141,14 @@ class ShortestAnswers:
         """Return no rate: no knob is tried for a shorter answer."""
         return math.inf
 
-    def sized(
-        self, one: Contender, slowdown: Slowdown, above: float, care: Care
+    def counted(
+        self, one: Contender, slowdown: Slowdown, sizing: tuple[int, Capacity], care: Care
     ) -> tuple[int, Capacity] | Reason:
-        """The fewest systems that carry the load."""
-        needed = one.needed(slowdown, care=care)
-        if isinstance(needed, tuple) and care == QUICK and one.in_doubt(needed[0], needed[1].rate):
+        """The fewest systems and the capacity that runs of that care gave, where they are in doubt
+        those of the longest; or why they do not count: they are too many GPUs.
+        """
+        needed: tuple[int, Capacity] | Reason = sizing
+        if care == QUICK and one.in_doubt(sizing[0], sizing[1].rate):
             # one system more or less makes another answer the shortest
             needed = one.needed(slowdown)
         if not isinstance(needed, tuple):

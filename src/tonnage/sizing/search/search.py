@@ -14,12 +14,13 @@ are scheduled: two deployments are tried side by side, and only finished pairs l
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
-from tonnage.plan.candidate import FAR, first_rows
+from tonnage.plan.candidate import FAR, Candidate, Identity, first_rows
 from tonnage.plan.fleet import FleetCheck
 from tonnage.plan.reason import (
     Behind,
@@ -30,26 +31,21 @@ from tonnage.plan.reason import (
     Reason,
     Rejected,
 )
-from tonnage.sizing.loads.confidence import levels
+from tonnage.sizing.loads.capacity import Capacity
+from tonnage.sizing.loads.confidence import Slowdown, levels
 from tonnage.sizing.loads.fleet_check import check, never_holds
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.trial import MARGIN, Ready
 from tonnage.sizing.progress import Steps, parallel
+from tonnage.sizing.question import Question
 from tonnage.sizing.search.deployment_capacity import Contender, Sized
 from tonnage.sizing.search.disaggregated import contenders_of, poolable
 from tonnage.sizing.search.objectives import Aim, FewestGpus, Key, MostLoad, ShortestAnswers
 from tonnage.sizing.search.search_space import narrowed, prepare
 from tonnage.sizing.search.tuning import tries_front_ends, variants
 from tonnage.sizing.search.warm_start import Learned, expecting, most_of, shares_of
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate, Identity
-    from tonnage.sizing.loads.capacity import Capacity
-    from tonnage.sizing.loads.confidence import Slowdown
-    from tonnage.sizing.loads.runs import Runs
-    from tonnage.sizing.question import Question
-    from tonnage.spec.deployment import Deployment
-
+from tonnage.spec.deployment import Deployment
 
 EVEN = ("tpot", "itl", "e2e")
 """Metrics whose values change evenly with the load, so that what another setting does to them
@@ -112,7 +108,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How a question is searched.
+    """The search of one question.
 
     Attributes:
         question: load, limits and what may be bought.
@@ -290,7 +286,7 @@ class Search:
         ]
 
     def _checked(
-        self, found: list[Sized]
+        self, ranking: list[Sized]
     ) -> tuple[list[Sized], FleetCheck | None, dict[int, Rejected]]:
         """The deployments with the first of them at a number of systems that the whole fleet was
         seen to hold; others that never hold.
@@ -303,14 +299,14 @@ class Search:
             or isinstance(self.aim, MostLoad)
             or self.care == QUICK
         ):
-            return found, None, {}
+            return ranking, None, {}
         verdicts: dict[int, FleetCheck] = {}
         failed: dict[int, Rejected] = {}
-        found = [replace(row, checked=False) for row in found]
+        ranking = [replace(row, checked=False) for row in ranking]
         while (
             remaining := [
                 row
-                for row in found
+                for row in ranking
                 if len(verdicts | failed) < RECHECKED or row.ready.place in verdicts
             ]
         ) and not remaining[0].checked:
@@ -321,16 +317,16 @@ class Search:
                 needed,
                 partial(self._comes_first, first, remaining[1:2]),
             )
-            found = [row for row in found if row is not first]
+            ranking = [row for row in ranking if row is not first]
             if verdict.holds or verdict.systems > verdict.runs[-1].systems:
-                found = sorted(
-                    (replace(first, systems=verdict.systems, checked=verdict.holds), *found),
+                ranking = sorted(
+                    (replace(first, systems=verdict.systems, checked=verdict.holds), *ranking),
                     key=self.key,
                 )
             else:
                 failed[place] = first.ready.trial.rejected(never_holds(verdict))
-        found = [*remaining[:1], *(row for row in found if row not in remaining[:1])]
-        return found, verdicts.get(found[0].ready.place) if found else None, failed
+        ranking = [*remaining[:1], *(row for row in ranking if row not in remaining[:1])]
+        return ranking, verdicts.get(ranking[0].ready.place) if ranking else None, failed
 
     def _comes_first(self, one: Sized, rivals: list[Sized], systems: int) -> bool:
         """Whether a deployment on so many systems still comes before the next best."""
@@ -473,11 +469,11 @@ class Contest:
                 remaining = self._in_order(remaining, first)
             together = remaining[: WAVE if search.rows and remaining[0].ready.place != first else 1]
             remaining, before = remaining[len(together) :], self._sized()
-            for contender, outcome in parallel(
-                partial(self.attempt, best=self._best()), together, search.workers
-            ):
-                self._note(contender, outcome)
-                search.steps.done(contender.ready.trial.name)
+            attempt = partial(self.attempt, best=self._best())
+            with ThreadPoolExecutor(search.workers or os.cpu_count()) as pool:
+                for contender, outcome in zip(together, pool.map(attempt, together), strict=True):
+                    self._note(contender, outcome)
+                    search.steps.done(contender.ready.trial.name)
             learned = self._sized() > before
         if tune and self._best() is not None:
             self.tune(contenders)
@@ -504,7 +500,7 @@ class Contest:
         return sorted((expecting(contender, shares) for contender in contenders), key=key)
 
     def _sized(self) -> int:
-        """How many deployments were sized."""
+        """The number of deployments that were sized."""
         return sum(isinstance(outcome, Sized) for outcome in self.outcomes.values())
 
     def _best(self) -> Sized | None:
@@ -577,7 +573,14 @@ class Contest:
             return Outdone(
                 at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=enough
             )
-        sizing = self.search.aim.sized(one, slowdown, needed, self.care)
+        aim = self.search.aim
+        sizing = (
+            aim.sized(one, slowdown, needed, self.care)
+            if isinstance(aim, MostLoad)
+            else one.needed(slowdown, above=needed, care=self.care)
+        )
+        if isinstance(aim, ShortestAnswers) and isinstance(sizing, tuple):
+            sizing = aim.counted(one, slowdown, sizing, self.care)
         if not isinstance(sizing, tuple):
             if isinstance(sizing, BrokenEarly) and best is not None and needed > 0.0:
                 rate = sizing.requests_per_second

@@ -29,7 +29,6 @@ from tonnage.spec.catalog import find_engine, system_of
 from tonnage.spec.catalog.checkpoints import as_run, loadable
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs
-from tonnage.spec.hardware import ANY_VENDOR
 from tonnage.spec.precision import find_precision
 from tonnage.spec.targets import target_lacks
 
@@ -86,7 +85,7 @@ def system_for(question: Question, gpu: Gpu) -> System:
 
 
 def splits_of(question: Question) -> Iterator[Parallelism]:
-    """How an instance may be split.
+    """The ways in which an instance may be split over GPUs.
 
     Where neither degree was requested, a mixture of experts is also tried with whole experts on
     every GPU, its attention in tensor parallel, and with latent attention, whose cache tensor
@@ -120,7 +119,7 @@ def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
 
 
 def traffic(question: Question, system: System, load: str | None = None) -> Traffic:
-    """What comes to one instance."""
+    """The traffic of one instance."""
     return Traffic(
         isl=question.isl,
         osl=question.osl,
@@ -152,7 +151,7 @@ def prepare(question: Question, runs: Runs) -> Sequence[Ready | Rejected]:
 
 
 def _prepared(question: Question, runs: Runs) -> list[Ready | Rejected]:
-    """What ``prepare`` makes."""
+    """Make what ``prepare`` returns."""
     tried = list(trials(question))
     outcomes = [prepared_trial(question, runs, trial, place) for place, trial in enumerate(tried)]
     kinds = {} if question.pps else {_kind(trial): trial for trial in tried}
@@ -196,7 +195,7 @@ def _kind(trial: Trial) -> tuple[str, str, str]:
 
 
 def prepared_trial(question: Question, runs: Runs, trial: Trial, place: int) -> Ready | Rejected:
-    """One trial with its step model, or why it cannot be."""
+    """Prepare a trial with its step model, or say why it cannot run."""
     d = trial.deployment
     if (lacking := _lacking(d)) is not None:
         return trial.rejected(lacking)
@@ -212,6 +211,8 @@ def prepared_trial(question: Question, runs: Runs, trial: Trial, place: int) -> 
             TooManyStages(pp=d.parallelism.pp, model=d.model.name, layers=d.model.layers)
         )
     try:
+        if "-mig-" in d.gpu.name and d.parallelism.gpus > 1:
+            raise DoesNotFit(f"{option('tp')}: MIG slices share no link; an instance takes one")
         instance = runs.instance(d, traffic(question, trial.system))
         knobs = (
             fitted(instance, question.limits)
@@ -255,10 +256,11 @@ def _not_deployed(question: Question, trial: Trial) -> str:
 
 
 def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:
-    """What hardware or engine cannot do; None where both can."""
+    """The reason why hardware or engine cannot run a deployment; None where both can."""
     engine = find_engine(d.engine)
-    if d.gpu.vendor not in (ANY_VENDOR, *engine.vendors):
-        return VendorUnsupported(engine=d.engine, vendor=d.gpu.vendor)
+    if excluded := engine.excluded(d.gpu):
+        generation = "" if excluded == d.gpu.vendor else excluded
+        return VendorUnsupported(engine=d.engine, vendor=d.gpu.vendor, generation=generation)
     lacks = d.gpu.lacks(d.precision)
     if lacks:
         return PrecisionUnsupported(subject=d.gpu.arch, lacks=lacks)

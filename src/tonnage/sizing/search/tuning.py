@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING
 from tonnage.errors import InputError
 from tonnage.perf.memory import startable
 from tonnage.plan.notes import KnobChange
-from tonnage.plan.reason import Behind
-from tonnage.sizing.loads.instance import LOADED
+from tonnage.plan.reason import Behind, Reason
+from tonnage.sizing.loads.instance import LOADED, Instance
 from tonnage.spec.catalog import find_engine
 
 if TYPE_CHECKING:
-    from tonnage.plan.reason import Reason
-    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.trial import Ready
     from tonnage.sizing.search.deployment_capacity import Contender, Sized
     from tonnage.spec.deployment import EngineKnobs, Slo

@@ -6,14 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from tonnage.plan.reason import Behind
+from tonnage.sizing.loads.confidence import Slowdown
 from tonnage.sizing.search.deployment_capacity import Contender, Sized
-
-if TYPE_CHECKING:
-    from tonnage.plan.reason import Behind
-    from tonnage.sizing.loads.confidence import Slowdown
-    from tonnage.spec.deployment import Deployment
+from tonnage.spec.deployment import Deployment
 
 Shares = tuple[tuple["Deployment", float], ...]
 """Deployments with the share that they were found to carry of what closed forms allow."""
@@ -21,7 +18,7 @@ Shares = tuple[tuple["Deployment", float], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What a search learned of deployments, for other questions about the same ones.
+    """The capacities that a search has found, for other questions about the same deployments.
 
     Attributes:
         shares: of what closed forms allow, the part that deployments were found to carry: where

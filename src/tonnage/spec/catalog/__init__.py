@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.scope import refused
-from tonnage.spec.catalog import entries
-from tonnage.spec.catalog.entries import plain, shipped_yaml
+from tonnage.spec.catalog import entries, repositories
+from tonnage.spec.catalog.entries import Shelf, T, plain, shipped_yaml
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import (
+    ARCHES,
     Gpu,
     System,
     is_hardware_file,
@@ -33,7 +34,6 @@ from tonnage.spec.model import Model
 from tonnage.spec.model_hubs import HUB_NAME, readers
 
 if TYPE_CHECKING:
-    from tonnage.spec.catalog.entries import Shelf, T
     from tonnage.spec.images import Encoder
 
 
@@ -50,7 +50,7 @@ _VERSION = re.compile(
 
 
 def _shown(spelling: str) -> str:
-    """What was requested, on one line of a message."""
+    """Shorten a requested name to one line of a message."""
     return "".join(letter if letter.isprintable() else "?" for letter in spelling[:80])
 
 
@@ -88,8 +88,6 @@ def _model_named(name: str, layout: str) -> Model:
     """The model of a name that is no catalog id: a repository, another spelling, a known name with
     a format behind it, or a fine-tune's.
     """
-    from tonnage.spec.catalog import repositories
-
     repository = repositories.find_repository(name)
     model = repository.model if repository is not None else entries.model_shelf().find(name)
     if model is None and refused("model", name):
@@ -178,10 +176,27 @@ def find_gpu(name_or_path: str) -> Gpu:
         return gpu
     system = system_spelled(name_or_path)
     if system is None:
+        _refuse_generation(name_or_path)
         raise UnknownName(
             "GPU", _shown(name_or_path), entries.gpu_shelf().by_name, "the path of a YAML file"
         )
     return gpu_of(system)
+
+
+def _refuse_generation(name: str) -> None:
+    """Raises InputError: it names a generation of GPUs, such as "Hopper", "gfx942" or "sm_90"."""
+    code = re.sub(r"[\s_-]", "", name.casefold())
+    generation = ARCHES.get(code, code).casefold().replace(" ", "")
+    gpus = [
+        gpu
+        for gpu in entries.gpu_shelf().by_name.values()
+        if gpu.arch.casefold().replace(" ", "") == generation
+    ]
+    if gpus:
+        names = ", ".join(gpu.name for gpu in gpus)
+        raise InputError(
+            f"GPU '{_shown(name)}' is a generation, {gpus[0].arch}; name one of its GPUs: {names}"
+        )
 
 
 def machine_meant(name: str) -> System | None:
@@ -363,8 +378,6 @@ def _known_model(name: str) -> Model | None:
     """The model of that name, which the catalog holds or guesses; None where it has none, or does
     not read its format.
     """
-    from tonnage.spec.catalog import repositories
-
     repository = repositories.find_repository(name)
     try:
         return (

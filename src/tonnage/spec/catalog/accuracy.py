@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 from tonnage.errors import DataErrors, InputError
 from tonnage.spec.catalog import find_model
 from tonnage.spec.catalog.entries import shipped_yaml
-from tonnage.spec.precision import BITS, SPARSE
+from tonnage.spec.precision import BITS, SPARSE, Precision
 from tonnage.spec.typed_values import read_as, read_entries, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tonnage.spec.precision import Precision
 
 
 # The benchmark that is shown where there is room for one: most models publish it
@@ -28,7 +26,7 @@ BENCHMARK = "MMLU"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityScore:
-    """What one publication says that a model reaches in one benchmark."""
+    """The published score of a model in one benchmark."""
 
     benchmark: str  # such as "MMLU"
     score: float  # per cent of the questions that were answered correctly
@@ -151,7 +149,7 @@ class Loss:
 
 @strict
 class TradeOff:
-    """What has been published about one number format."""
+    """The published losses and gains of one number format."""
 
     name: str  # the format, "2:4", or "kv-fp8" of a KV cache
     # gain_small, gain_large: speed over 16 bits at batch 4 and less, and at 16 and more: "none",

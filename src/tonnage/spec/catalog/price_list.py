@@ -146,7 +146,7 @@ class _Reading:
         self.problems: list[str] = []
 
     def changes(self, base: Prices, raw: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """What the list sets, by field of ``Prices``."""
+        """The prices that the list sets, by field of ``Prices``."""
         changes: dict[str, Any] = {}
         self._known(raw, KEYS, where)
         for key in (*FIGURES, *OPTIONAL):
@@ -440,14 +440,14 @@ class _Reading:
 
 
 def _turned(low: float, typical: float | None, high: float) -> str:
-    """What is wrong with a range that does not rise."""
+    """Say what is wrong with a range that does not rise."""
     if high < low:
         return f"ends at {high:g}, below its beginning of {low:g}; write the lower price as low"
     return f"{typical:g} is outside {low:g} to {high:g}; write a value within the range"
 
 
 def _said(number: float) -> str:
-    """A number as a message says it; a whole number may have more digits than a float can hold."""
+    """Write a number for a message; a whole number may have more digits than a float can hold."""
     return f"{number:g}" if abs(number) < 10**300 else "a number of more than 300 digits"
 
 

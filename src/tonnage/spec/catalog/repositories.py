@@ -77,7 +77,7 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What a file says of a repository."""
+    """One line of the file of repositories."""
 
     name: str
     form: str

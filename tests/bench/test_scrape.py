@@ -1,0 +1,285 @@
+"""The server's own metrics and the GPUs' energy while a run lasts."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+import types
+from email.message import Message
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from tests.answering import answering
+from tests.bench.parts import library
+from tonnage.api.bench import bench, prepare_bench, run_bench
+from tonnage.bench.exact_server import Schedule, exact_server
+from tonnage.bench.scrape import (
+    GPU_COUNTERS,
+    GPU_WATTS,
+    NVML,
+    DriverGpus,
+    host_joules,
+    joules,
+    samples,
+)
+from tonnage.cli.bench import LiveView
+from tonnage.errors import InputError
+
+PAGE = """# HELP vllm:num_requests_running Number of requests
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="a b"} 3.0
+vllm:kv_cache_usage_perc 0.25 1700000000
+vllm:time_to_first_token_seconds_bucket{le="0.1"} 4
+vllm:time_to_first_token_seconds_count 9
+vllm:generation_tokens_created 1.7e9
+nv_inference_queue_duration_us{model="m"} NaN
+DCGM_FI_DEV_POWER_USAGE{gpu="0"} 312.5
+process_cpu_seconds_total 12
+vllm:broken
+"""
+
+
+def test_known_names_are_kept_and_the_rest_is_passed_over() -> None:
+    found = samples(PAGE)
+    assert found.pop('nv_inference_queue_duration_us{model="m"}') != 0
+    assert found == {
+        'vllm:num_requests_running{engine="0",model_name="a b"}': 3.0,
+        "vllm:kv_cache_usage_perc": 0.25,
+        "vllm:time_to_first_token_seconds_count": 9.0,
+        'DCGM_FI_DEV_POWER_USAGE{gpu="0"}': 312.5,
+    }
+
+
+def test_a_run_holds_the_server_s_metrics_and_a_view_shows_it(tmp_path: Path) -> None:
+    views: list[LiveView] = []
+
+    def watch(words: str) -> LiveView:
+        views.append(LiveView(words, Console(file=io.StringIO(), width=120)))
+        return views[-1]
+
+    with exact_server(Schedule(ttft_s=0.05, itl_s=0.005, slots=2), seconds=60) as url:
+        asked = prepare_bench(url=url, model="m", isl=20, osl=10, concurrency=6, request_count=30)
+        assert asked.metrics_urls == (f"{url}/metrics",)
+        run = run_bench(asked, output=tmp_path / "run", selftest=False, provenance={}, watch=watch)[
+            0
+        ]
+    waiting = run.run_json["server_metrics"]["vllm:num_requests_waiting"]
+    assert waiting["max"] == 4  # six clients, two slots
+    rows = pq.read_table(tmp_path / "run" / "server_metrics.parquet")
+    assert rows.column_names == ["time_ns", "name", "value"]
+    assert rows.num_rows == 2 * waiting["read"]
+    console = Console(file=io.StringIO(), width=120)
+    console.print(views[0].picture())
+    shown = console.file.getvalue()
+    assert views[0]._words == "6 clients"
+    assert "30" in shown.split()
+    assert "TTFT p95" in shown
+
+
+def test_every_gpu_is_read_and_what_one_does_not_tell_is_absent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", library())
+    nvml = DriverGpus()
+    assert nvml.gpus == ("NVIDIA H100", "NVIDIA H200")
+    found = nvml.samples()
+    assert len(found) == 2 * len(NVML) - 1
+    assert found['nvml:power_w{gpu="0"}'] == 412.5
+    assert 'nvml:power_w{gpu="1"}' not in found
+    assert found['nvml:memory_used_bytes{gpu="1"}'] == 70 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (None, "nvidia-ml-py"),
+        (library(driver=False), "Driver Not Loaded"),
+        (library(gpus=0), "no GPU"),
+    ],
+)
+def test_without_package_driver_or_gpu_it_is_refused_before_anything_is_sent(
+    made: types.ModuleType | None, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", made)
+    with pytest.raises(InputError, match=says):
+        bench(
+            url="127.0.0.1:1",
+            model="m",
+            isl=5,
+            osl=5,
+            concurrency=1,
+            request_count=1,
+            selftest=False,
+            gpu_metrics=True,
+        )
+
+
+def test_joules_of_a_known_power_curve() -> None:
+    """Watts that rise from 200 to 600 in 20 s: 8,000 J, and 7,900 J from a counter that began
+    again; both exact to 1 %."""
+    times = [round(1e9 * (0.3 + each)) for each in range(20)]
+    watts = [(at, 'DCGM_FI_DEV_POWER_USAGE{gpu="0"}', 200 + 20 * at / 1e9) for at in times]
+    assert joules(watts, GPU_WATTS, 20.0) == pytest.approx(8_000, rel=0.01)
+    both = [*watts, *((at, 'DCGM_FI_DEV_POWER_USAGE{gpu="1"}', 100.0) for at in times)]
+    assert joules(both, GPU_WATTS, 20.0) == pytest.approx(10_000, rel=0.01)
+    counted = [
+        (at, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1e3 * (200 * at / 1e9 + 10 * (at / 1e9) ** 2))
+        for at in times
+    ]
+    assert joules(counted, GPU_COUNTERS, 20.0) == pytest.approx(8_000, rel=0.01)
+    assert joules(counted[:1], GPU_COUNTERS, 20.0) is None
+    began = [
+        (at, name, value - counted[10][2] if at >= times[10] else value)
+        for at, name, value in counted
+    ]
+    # what was counted between the two readings is lost
+    assert joules(began, GPU_COUNTERS, 20.0) == pytest.approx(8_000, rel=0.07)
+
+
+def test_energy_of_a_run_is_in_its_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "intel-rapl:0").mkdir()
+    (tmp_path / "intel-rapl:0" / "energy_uj").write_text("5000000\n")
+    monkeypatch.setattr("tonnage.bench.scrape.RAPL", tmp_path)
+    assert host_joules() == {'rapl:energy_j{package="intel-rapl:0"}': 5.0}
+    monkeypatch.setitem(sys.modules, "pynvml", library(gpus=1))
+    with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
+        asked = {
+            "concurrency": 2,
+            "request_count": 20,
+            "metrics_url": ["none"],
+            "gpu_metrics": True,
+        }
+        (found,) = bench(
+            url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked
+        )
+    rows = pq.read_table(tmp_path / "run" / "server_metrics.parquet").to_pydict()
+    assert all(-1e8 <= at < found.observed.seconds * 1e9 + 2e9 for at in rows["time_ns"])
+    assert found.run_json["server_metrics"]['nvml:utilization_percent{gpu="0"}']["mean"] == 87
+    energy = found.summary_json["energy"]
+    seconds, tokens = (
+        found.summary.window_s,
+        found.summary.output_tokens_per_second * found.summary.window_s,
+    )
+    assert energy["mean_gpu_watts"] == pytest.approx(300, rel=0.01)
+    assert energy["joules_per_output_token"] == pytest.approx(300 * seconds / tokens, rel=0.01)
+
+
+class AmdFault(Exception):
+    """What amdsmi raises."""
+
+
+def amd_library(*, counter: bool = True) -> types.ModuleType:
+    """A stand-in for ``amdsmi``: two GPUs of 250 and 500 W, the second of a generation that tells
+    an average alone."""
+    made = types.ModuleType("amdsmi")
+
+    def energy(gpu: int) -> dict[str, float]:
+        if not counter:
+            raise AmdFault("not supported")
+        joules = 250 * (gpu + 1) * time.monotonic()
+        return {
+            ("power", "energy_accumulator")[gpu]: round(joules * 1e6 / 15.3),
+            "counter_resolution": 15.3,
+        }
+
+    def power(gpu: int) -> dict[str, object]:
+        return {
+            "current_socket_power": "N/A" if gpu else 250,
+            "average_socket_power": 500 if gpu else "N/A",
+        }
+
+    for name, value in {
+        "AmdSmiException": AmdFault,
+        "amdsmi_init": lambda: None,
+        "amdsmi_get_processor_handles": lambda: [0, 1],
+        "amdsmi_get_gpu_asic_info": lambda gpu: {"market_name": "AMD Instinct MI300X"},
+        "amdsmi_get_power_info": power,
+        "amdsmi_get_gpu_activity": lambda gpu: {"gfx_activity": 90 if gpu else "N/A"},
+        "amdsmi_get_gpu_vram_usage": lambda gpu: {"vram_used": 1024},
+        "amdsmi_get_energy_count": energy,
+    }.items():
+        setattr(made, name, value)
+    return made
+
+
+@pytest.mark.parametrize("counter", [True, False])
+def test_amd_s_library_gives_the_joules_of_its_gpus(
+    counter: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setitem(sys.modules, "amdsmi", amd_library(counter=counter))
+    monkeypatch.setattr("tonnage.bench.scrape.AMD_DRIVER", tmp_path)
+    found = DriverGpus().samples()
+    assert found['amdsmi:power_w{gpu="1"}'] == 500
+    assert found['amdsmi:memory_used_bytes{gpu="0"}'] == 2**30
+    assert 'amdsmi:utilization_percent{gpu="0"}' not in found
+    with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
+        asked = {
+            "concurrency": 2,
+            "request_count": 20,
+            "metrics_url": ["none"],
+            "gpu_metrics": True,
+        }
+        (run,) = bench(
+            url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked
+        )
+    energy = run.summary_json["energy"]
+    assert energy["by"] == ("energy counters" if counter else "power read once a second")
+    assert energy["joules_per_output_token"] == pytest.approx(
+        750 * run.summary.window_s / 100, rel=0.01
+    )
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    with pytest.raises(InputError, match="amdsmi"):
+        DriverGpus()
+
+
+@pytest.mark.live
+def test_joules_of_a_token_by_dcgm_s_page_are_those_of_the_power_curve(tmp_path: Path) -> None:
+    """A GPU that draws 300 W and 10 W more every second, and a PDU that says twice as much."""
+    began = time.time()
+
+    def reply(path: str, headers: Message, data: bytes) -> tuple[int, bytes]:
+        watts = 300 + 10 * (time.time() - began)
+        return (
+            200,
+            f'DCGM_FI_DEV_POWER_USAGE{{gpu="0"}} {watts}\nrPDU2DeviceStatusPower{{ifIndex="1"}}'
+            f" {2 * watts / 10}\n".encode(),
+        )
+
+    with answering(reply) as page, exact_server(Schedule(ttft_s=0.05, itl_s=0.01)) as url:
+        asked = {
+            "concurrency": 2,
+            "request_count": 40,
+            "metrics_url": [f"{page}/metrics"],
+            "selftest": False,
+        }
+        (found,) = bench(url=url, model="m", isl=5, osl=10, output=tmp_path / "run", **asked)
+    run = json.loads((tmp_path / "run/run.json").read_text())
+    seconds, energy = found.summary.window_s, found.summary_json["energy"]
+    middle = run["load"]["started_unix_ns"] / 1e9 - began + seconds / 2
+    assert energy["by"] == "power read once a second"
+    assert energy["joules_per_output_token"] == pytest.approx(
+        (300 + 10 * middle) * seconds / 400, rel=0.01
+    )
+    assert energy["pdu_joules"] == pytest.approx(2 * energy["gpu_joules"], rel=0.001)
+
+
+def test_a_driver_that_fails_is_quoted_up_to_80_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = amd_library(counter=True)
+
+    def failing() -> None:
+        raise library.AmdSmiException("error 7: " + "0123456789" * 20)
+
+    monkeypatch.setattr(library, "amdsmi_init", failing)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setitem(sys.modules, "amdsmi", library)
+    monkeypatch.setattr("tonnage.bench.scrape.AMD_DRIVER", tmp_path)
+    with pytest.raises(InputError, match=r"cannot be asked \(error 7: [0-9]{71}\); leave it out"):
+        DriverGpus()

@@ -1,0 +1,76 @@
+"""The client measured against the exact server."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.bench.live import question, run
+from tonnage.bench import measure
+from tonnage.bench.connection import parse_url
+from tonnage.bench.exact_server import Schedule, exact_server
+from tonnage.bench.receiver import HELD_UP_NS
+from tonnage.bench.selftest import self_test, server_log
+from tonnage.spec.workload import ClosedLoop
+
+
+def test_first_tokens_are_stamped_when_the_server_wrote_them(tmp_path: Path) -> None:
+    """Never before, and later by no more than the client's own loop was held up: a busy machine
+    delays a run, not its stamps."""
+    with exact_server(Schedule(ttft_s=0.02, itl_s=0.005), seconds=60) as url:
+        found = run(
+            url, tmp_path / "run", question(ClosedLoop(concurrency=16), osl="20", requests=96)
+        )
+        number, received, first, last, tokens = server_log(url).T
+    ours, start = found.requests, found.observed.start_ns
+    assert sorted(number) == list(range(96))
+    assert set(tokens) == {20}
+    assert (received >= ours.sent_ns[number] + start).all()
+    # by which two readings of the clocks may differ
+    assert (ours.first_token_ns[number] + start >= first - HELD_UP_NS).all()
+    assert (ours.last_token_ns[number] + start >= last - HELD_UP_NS).all()
+    assert int(ours.gaps.sum()) == 96 * 19
+    assert np.median(ours.first_token_ns[number] + start - first) <= 5e6 + max(
+        found.observed.lateness_ns
+    )
+
+
+def test_nothing_is_measured_after_a_self_test_that_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = measure.measure
+    monkeypatch.setattr(
+        "tonnage.bench.selftest.measure", lambda *asked: replace(whole(*asked), interrupted=True)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        self_test(streams=2, requests=2)
+
+
+@pytest.mark.live
+def test_the_server_of_a_self_test_ends_with_a_client_that_is_killed() -> None:
+    program = (
+        "import time\nfrom tonnage.bench.exact_server import Schedule, exact_server\n"
+        "with exact_server(Schedule(ttft_s=0.0, itl_s=0.001)) as url:\n"
+        "    print(url, flush=True)\n    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as (
+        client
+    ):
+        assert client.stdout is not None
+        target = parse_url(client.stdout.readline().strip())
+        socket.create_connection((target.host, target.port), timeout=5).close()
+        client.kill()
+    end, ended = time.monotonic() + 30, False
+    while not ended and time.monotonic() < end:
+        try:
+            socket.create_connection((target.host, target.port), timeout=5).close()
+        except ConnectionRefusedError:
+            ended = True
+    assert ended

@@ -1,0 +1,118 @@
+"""Routers: which instance gets a request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.simulator.fleets import requests
+from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Memory, View, memory_of, nth_available
+from tonnage.simulator.router import Request as Asked
+
+Router = Callable[[View, Asked, Memory], int]
+NAMES = sorted(ROUTERS)
+
+
+@st.composite
+def views(draw: st.DrawFn) -> View:
+    n = draw(st.integers(1, 9))
+
+    def each(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=n, max_size=n))
+
+    return View(
+        available=each(st.integers(0, 1)),
+        requests=each(st.integers(0, 200)),
+        tokens=each(st.integers(0, 10**6)),
+        kv_used=each(st.floats(0, 1)),
+        matched=each(st.integers(0, 4000)),
+        weight=each(st.sampled_from([0.5, 1.0, 2.0, 5.0])),
+    )
+
+
+def idle(n: int, *, weight: list[float] | None = None) -> View:
+    return View([1] * n, [0] * n, [0] * n, [0.0] * n, [0] * n, weight or [1.0] * n)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(view=views(), request_=requests(), seed=st.integers(0, 2**31))
+def test_only_available_instances_are_chosen_and_one_always_is(
+    name: str, view: View, request_: Asked, seed: int
+) -> None:
+    chosen = ROUTERS[name](view, request_, memory_of(len(view.available), seed))
+    if any(view.available):
+        assert view.available[chosen]
+    else:
+        assert chosen == NO_INSTANCE
+
+
+def chosen(router: Router, view: View, count: int, seed: int = 0) -> Counter[int]:
+    memory = memory_of(len(view.available), seed)
+    return Counter(router(view, Asked(i, -1, 100), memory) for i in range(count))
+
+
+@pytest.mark.parametrize(
+    "name", ["round-robin", "least-outstanding", "least-tokens", "least-kv", "prefix-aware"]
+)
+def test_equals_take_turns(name: str) -> None:
+    assert chosen(ROUTERS[name], idle(7), 700) == dict.fromkeys(range(7), 100)
+
+
+def test_weights_are_kept_exactly_and_smoothly() -> None:
+    view, memory = idle(3, weight=[5.0, 1.0, 1.0]), memory_of(3)
+    order = [ROUTERS["weighted"](view, Asked(i, -1, 1), memory) for i in range(7)]
+    assert order == [0, 0, 1, 0, 2, 0, 0]
+
+
+@given(
+    sessions=st.lists(st.integers(0, 10**9), min_size=1, max_size=60, unique=True),
+    gone=st.integers(0, 4),
+)
+def test_a_session_stays_and_moves_only_when_its_instance_goes(
+    sessions: list[int], gone: int
+) -> None:
+    view, memory = idle(5), memory_of(5)
+    smaller = view._replace(available=[int(i != gone) for i in range(5)])
+    for s in sessions:
+        first = ROUTERS["session"](view, Asked(0, s, 1), memory)
+        assert first == ROUTERS["session"](view, Asked(99, s, 1), memory)
+        after = ROUTERS["session"](smaller, Asked(1, s, 1), memory)
+        assert (after == first) == (first != gone)
+
+
+def test_prefixes_decide_until_the_load_is_out_of_balance() -> None:
+    view = idle(3)._replace(matched=[0, 900, 100])
+    assert ROUTERS["prefix-aware"](view, Asked(0, -1, 1_000), memory_of(3)) == 1
+    assert ROUTERS["prefix-aware"](view, Asked(0, -1, 2_000), memory_of(3)) == 0
+    full = view._replace(requests=[0, 40, 1])
+    assert ROUTERS["prefix-aware"](full, Asked(0, -1, 1_000), memory_of(3)) == 0
+    # 40 more are out of balance beside 100, and in balance beside 401: 1.1 times as many
+    for fewest, chosen in ((100, 2), (399, 2), (401, 1)):
+        busy = view._replace(requests=[fewest + 1, fewest + 40, fewest])
+        assert ROUTERS["prefix-aware"](busy, Asked(0, -1, 1_000), memory_of(3)) == chosen
+
+
+def test_a_number_chooses_among_the_instances_that_are_there() -> None:
+    view = idle(5)._replace(available=[0, 1, 0, 1, 1])
+    assert [nth_available(view, number) for number in range(7)] == [1, 3, 4, 1, 3, 4, 1]
+    assert nth_available(view._replace(available=[0] * 5), 3) == NO_INSTANCE
+
+
+def test_a_faster_instance_holds_more_requests() -> None:
+    view = idle(2, weight=[4.0, 1.0])._replace(requests=[3, 1])
+    assert ROUTERS["least-outstanding"](view, Asked(0, -1, 1), memory_of(2)) == 0
+    assert ROUTERS["power-of-two"](view, Asked(0, -1, 1), memory_of(2)) == 0
+
+
+def test_a_busy_instance_counts_one_more_as_in_leastconn() -> None:
+    """HAProxy's key is (requests + 1) / weight, and 0 where there are none."""
+    memory = memory_of(2)
+    slow = idle(2, weight=[40.0, 1.0])
+    for counts, chosen in (([39, 0], 1), ([41, 1], 0), ([78, 1], 0), ([80, 1], 1)):
+        view = slow._replace(requests=counts)
+        assert ROUTERS["least-outstanding"](view, Asked(0, -1, 1), memory) == chosen

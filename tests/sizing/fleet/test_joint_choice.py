@@ -1,0 +1,133 @@
+"""A deployment for each use case: together on as few GPUs as brute force over all combinations
+finds, sized one after another, and no worse for a use case more."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tonnage.plan.use_cases import UseCasePool
+from tonnage.sizing.fleet.joint_choice import Option, chosen_together, systems_by_kind
+
+GPUS = {"dgx": 8, "box": 4}
+
+
+def option(system: str, width: int, count: int, rank: int, **changed: Any) -> Option:
+    pool = UseCasePool(
+        gpu=system,
+        precision="fp8",
+        tp=width,
+        engine="e",
+        engine_preset="e",
+        system=system,
+        gpus_per_system=GPUS[system],
+        knobs=None,
+        instances=count,
+        instances_exact=float(count),
+        cases=(),
+    )
+    return Option(pool=pool, rank=rank, **{"sized": True} | changed)
+
+
+def gpus(options: tuple[Option, ...], spare: int = 0) -> int:
+    """GPUs of the whole systems."""
+    kinds = systems_by_kind([option.pool for option in options])
+    return sum((systems + spare) * each for _, each, systems in kinds)
+
+
+def as_it_is(_: int, unsized: Option) -> Option:
+    return option(
+        unsized.pool.system, unsized.pool.tp, unsized.pool.instances, unsized.rank, left_out=False
+    )
+
+
+CASE = st.lists(
+    st.tuples(st.sampled_from(["dgx", "box"]), st.sampled_from([1, 2, 4]), st.integers(1, 5)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(st.lists(CASE, min_size=1, max_size=4), st.integers(0, 1))
+@settings(max_examples=120)
+def test_the_combination_is_the_best_of_all(cases: list[Any], spare: int) -> None:
+    options = [[option(*one, rank) for rank, one in enumerate(case)] for case in cases]
+    chosen = chosen_together(options, as_it_is, spare)
+    assert len(chosen) == len(options)
+    assert gpus(chosen, spare) == min(gpus(every, spare) for every in product(*options))
+
+
+@given(st.lists(CASE, min_size=1, max_size=3), CASE)
+@settings(max_examples=80)
+def test_one_more_use_case_never_takes_fewer_gpus(cases: list[Any], more: Any) -> None:
+    def fewest(drawn: list[Any]) -> int:
+        options = [[option(*one, rank) for rank, one in enumerate(case)] for case in drawn]
+        return gpus(chosen_together(options, as_it_is))
+
+    assert fewest([*cases, more]) >= fewest(cases)
+
+
+@given(st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=1), min_size=13, max_size=14))
+@settings(max_examples=10)
+def test_of_many_use_cases_the_best_that_no_single_change_improves(counts: list[Any]) -> None:
+    """Two kinds for each of thirteen use cases are too many combinations to compare."""
+    options = [[option("box", 4, count, 0), option("dgx", 4, count, 1)] for (count,) in counts]
+    chosen = chosen_together(options, as_it_is)
+    total = 4 * sum(count for (count,) in counts)
+    assert total <= gpus(chosen) <= total + 7
+
+
+def test_what_was_not_sized_is_sized_before_it_is_chosen() -> None:
+    """The division says one instance of TP 4, and a simulation two: TP 1 on four GPUs is then as
+    good, and TP 2, which breaks its limit, is left out."""
+    options = [
+        [
+            option("dgx", 4, 1, 0, sized=False),
+            option("dgx", 2, 1, 1, sized=False),
+            option("dgx", 1, 4, 2, sized=False),
+        ],
+        [option("dgx", 4, 1, 0, sized=False)],
+    ]
+    sized: list[tuple[int, int]] = []
+
+    def size(place: int, unsized: Option) -> Option | None:
+        width = unsized.pool.tp
+        sized.append((place, width))
+        if width == 2:
+            return None
+        return option(
+            "dgx", width, 2 if (place, width) == (0, 4) else unsized.pool.instances, unsized.rank
+        )
+
+    chosen = chosen_together(options, size)
+    assert [(each.pool.tp, each.pool.instances) for each in chosen] == [(1, 4), (4, 1)]
+    assert sized[0] == (0, 2), "the fewest GPUs in use by what is known"
+
+
+def test_what_a_plan_left_out_is_sized_only_where_it_saves_a_system() -> None:
+    """One instance of eight GPUs leaves no room for the other use case; one of four, which its plan
+    left out as it takes more for each request, would do."""
+    wide = [option("dgx", 8, 1, 0), option("dgx", 4, 1, 1, sized=False, left_out=True)]
+    sized: list[int] = []
+
+    def size(place: int, unsized: Option) -> Option | None:
+        sized.append(unsized.pool.tp)
+        return as_it_is(place, unsized)
+
+    chosen = chosen_together([wide, [option("dgx", 2, 2, 0)]], size)
+    assert ([each.pool.tp for each in chosen], gpus(chosen), sized) == ([4, 2], 8, [4])
+    sized.clear()
+    chosen = chosen_together([wide, [option("dgx", 8, 1, 0)]], size)
+    assert ([each.pool.tp for each in chosen], gpus(chosen), sized) == ([8, 8], 16, [])
+
+
+def test_a_type_that_is_second_for_one_use_case_is_taken_where_it_fills_a_system() -> None:
+    """Alone, the first is best on four GPUs of a box; next to the second it fills the eight that
+    this one half leaves free."""
+    first = [option("box", 4, 1, 0), option("dgx", 4, 1, 1)]
+    second = [option("dgx", 4, 1, 0)]
+    chosen = chosen_together([first, second], as_it_is)
+    assert ([each.pool.system for each in chosen], gpus(chosen)) == (["dgx", "dgx"], 8)

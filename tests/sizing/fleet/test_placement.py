@@ -1,0 +1,129 @@
+"""Instances on shared systems: never more systems than brute force takes, every instance placed
+once, and one more never on fewer systems."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tonnage.sizing.fleet.placement import Instances, fewest_systems, placed
+
+
+def of(*pools: tuple[int, int]) -> list[Instances]:
+    """Pools as (count, width)."""
+    return [Instances(count=count, width=width) for count, width in pools]
+
+
+def by_brute_force(pools: list[Instances], gpus: int) -> int:
+    """The fewest systems, by every way to put one instance after another into a system."""
+    widths = sorted((pool.width for pool in pools for _ in range(pool.count)), reverse=True)
+    best = len(widths)
+
+    def put(place: int, free: tuple[int, ...]) -> None:
+        nonlocal best
+        if place == len(widths):
+            best = min(best, len(free))
+            return
+        width = widths[place]
+        for room in {room for room in free if room >= width}:
+            at = free.index(room)
+            put(place + 1, (*free[:at], room - width, *free[at + 1 :]))
+        if len(free) + 1 < best:
+            put(place + 1, (*free, gpus - width))
+
+    put(0, ())
+    return best
+
+
+DRAWN = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 8)), min_size=1, max_size=4).filter(
+    lambda pools: sum(count for count, _ in pools) <= 9
+)
+
+
+@given(DRAWN, st.sampled_from([8, 9, 12]))
+@settings(max_examples=150)
+def test_no_more_systems_than_brute_force_takes_and_no_fewer_than_the_gpus_need(
+    pools: list[tuple[int, int]], gpus: int
+) -> None:
+    systems = fewest_systems(of(*pools), gpus)
+    assert systems == by_brute_force(of(*pools), gpus)
+    assert systems >= math.ceil(sum(count * width for count, width in pools) / gpus)
+
+
+@given(DRAWN, st.integers(0, 2), st.sampled_from([4, 8, 9]))
+@settings(max_examples=150)
+def test_every_instance_is_placed_once_inside_its_system(
+    pools: list[tuple[int, int]], standby: int, gpus: int
+) -> None:
+    """Those wider than a system take whole ones; standby systems hold nothing."""
+    systems = fewest_systems(of(*pools), gpus) + standby
+    parts, lost = placed(of(*pools), "s", gpus, systems)
+    assert sum(part.systems for part in parts) == systems
+    assert [part.first for part in parts] == [
+        1 + sum(before.systems for before in parts[:place]) for place in range(len(parts))
+    ]
+    for place, (count, width) in enumerate(pools):
+        held = [part.instances[place] * part.systems // part.spans for part in parts]
+        assert sum(held) == count
+        assert lost.without_gpus[place] <= lost.instances[place] <= count
+        assert all(part.spans == math.ceil(width / gpus) for part in parts if part.instances[place])
+    for part in parts:
+        in_use = sum(here * width for here, (_, width) in zip(part.instances, pools, strict=True))
+        assert in_use + part.free_gpus == gpus * part.spans
+    if standby:
+        assert not any(parts[-1].instances)
+
+
+@given(DRAWN, st.tuples(st.integers(1, 3), st.integers(1, 8)))
+@settings(max_examples=100)
+def test_one_more_model_never_takes_fewer_systems_and_one_without_load_none(
+    pools: list[tuple[int, int]], more: tuple[int, int]
+) -> None:
+    systems = fewest_systems(of(*pools), 8)
+    assert fewest_systems(of(*pools, more), 8) >= systems
+    assert fewest_systems(of(*pools, (0, more[1])), 8) == systems
+    assert fewest_systems(of(*reversed(pools)), 8) == systems
+
+
+@pytest.mark.parametrize(
+    ("pools", "gpus", "systems"),
+    [
+        (((9, 1),), 8, 2),
+        (((3, 4),), 8, 2),
+        (((1, 8), (1, 2), (1, 1)), 8, 2),
+        (((1, 16), (1, 1)), 8, 3),
+        (((4, 2),), 8, 1),
+        (((1, 4), (4, 1)), 8, 1),
+        # first-fit decreasing takes three: 4 + 3, 3 + 2 + 2, 2; but 4 + 2 + 2 and 3 + 3 + 2 are two
+        (((1, 4), (2, 3), (3, 2)), 8, 2),
+        (((30_000, 1), (300, 4)), 8, 3_900),
+    ],
+)
+def test_instances_are_packed_on_whole_systems(
+    pools: tuple[tuple[int, int], ...], gpus: int, systems: int
+) -> None:
+    assert fewest_systems(of(*pools), gpus) == systems
+
+
+def test_a_pool_is_spread_so_that_a_lost_system_takes_as_little_of_it_as_possible() -> None:
+    parts, lost = placed(of((2, 4), (4, 1)), "s", 8, 2)
+    assert [(part.systems, part.instances, part.free_gpus) for part in parts] == [(2, (1, 2), 2)]
+    assert lost.instances == (1, 2)
+    assert lost.without_gpus == (1, 0), "two of TP 1 find the two free GPUs, one of TP 4 none"
+    _, lost = placed(of((2, 4), (4, 1)), "s", 8, 3)
+    assert lost.without_gpus == (0, 0), "a system on standby takes all of them"
+
+
+def test_an_instance_on_two_systems_needs_two_others_when_one_is_lost() -> None:
+    parts, lost = placed(of((1, 16), (1, 1)), "s", 8, 4)
+    assert [(part.systems, part.spans, part.instances) for part in parts] == [
+        (1, 1, (0, 1)),
+        (2, 2, (1, 0)),
+        (1, 1, (0, 0)),
+    ]
+    assert lost.without_gpus == (0, 0), "one on standby, and the one that remains of its two"
+    _, lost = placed(of((1, 16), (1, 1)), "s", 8, 3)
+    assert lost.without_gpus == (1, 1), "either of the two takes all free systems"

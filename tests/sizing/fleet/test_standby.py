@@ -1,0 +1,126 @@
+"""Standby systems: the fewest that hold an availability."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.plan.candidates import candidate
+from tonnage.errors import InputError
+from tonnage.plan.candidate import Confidence
+from tonnage.sizing.fleet.standby import Failures, with_standby
+
+FAILURES = st.builds(
+    Failures,
+    mtbf_hours=st.sampled_from([50.0, 500.0, 2_000.0, 8_000.0]),
+    repair_hours=st.sampled_from([1.0, 24.0, 72.0]),
+    repairers=st.sampled_from([None, 1, 2, 5]),
+)
+
+
+def solved(failures: Failures, total: int) -> np.ndarray:
+    """The steady state of the birth-death process by its balance equations, not by a product."""
+    rates = np.zeros((total + 1, total + 1))
+    for down in range(total + 1):
+        if down < total:
+            rates[down, down + 1] = (total - down) / failures.mtbf_hours
+        if down:
+            rates[down, down - 1] = min(down, failures.repairers or down) / failures.repair_hours
+        rates[down, down] = -rates[down].sum()
+    system = np.vstack([rates.T, np.ones(total + 1)])
+    return np.linalg.lstsq(system, np.array([0.0] * (total + 1) + [1.0]), rcond=None)[0]
+
+
+def simulated(failures: Failures, total: int, needed: int, years: float, seed: int) -> float:
+    """The share of the time in which enough units work, unit by unit: exponential lives, repairs in
+    the order of the failures."""
+    rng = np.random.default_rng(seed)
+    clock, end, short, under_repair = 0.0, years * 8_760, 0.0, []
+    fails = sorted(rng.exponential(failures.mtbf_hours, total).tolist())
+    queued = 0
+    while clock < end:
+        working = len(fails)
+        moment = min(
+            fails[0] if fails else math.inf, under_repair[0] if under_repair else math.inf, end
+        )
+        short += (moment - clock) * (working < needed)
+        clock = moment
+        if fails and moment == fails[0]:
+            fails.pop(0)
+            queued += 1
+        elif under_repair and moment == under_repair[0]:
+            under_repair.pop(0)
+            fails = sorted([*fails, clock + rng.exponential(failures.mtbf_hours)])
+        while queued and len(under_repair) < (failures.repairers or total):
+            queued -= 1
+            under_repair = sorted([*under_repair, clock + rng.exponential(failures.repair_hours)])
+    return 1 - short / end
+
+
+@given(FAILURES, st.integers(1, 12))
+@settings(max_examples=40)
+def test_the_product_solves_the_balance_equations(failures: Failures, total: int) -> None:
+    assert failures.down(total) == pytest.approx(solved(failures, total), abs=1e-9)
+
+
+@given(FAILURES, st.integers(1, 40), st.sampled_from([0.9, 0.99, 0.999, 0.99999]))
+@settings(max_examples=60)
+def test_standing_is_the_fewest_that_do(failures: Failures, needed: int, asked: float) -> None:
+    try:
+        found = failures.standing(needed, asked)
+    except InputError:  # the repairers cannot keep up: so it is with many more units too
+        assert failures.repairers is not None
+        assert failures.availability(8 * needed + 512, needed) < asked
+        return
+    assert failures.availability(found, needed) >= asked
+    assert found == needed or failures.availability(found - 1, needed) < asked
+
+
+@pytest.mark.parametrize("repairers", [None, 1])
+def test_systems_for_999_per_mille_as_in_a_simulation_with_failures(repairers: int | None) -> None:
+    """The number of the formula holds 99.9 % in a simulation of failures, and one system fewer does
+    not."""
+    failures, needed = Failures(mtbf_hours=2_000.0, repair_hours=48.0, repairers=repairers), 4
+    systems = failures.standing(needed, 0.999)
+    assert systems == {None: 6, 1: 7}[repairers]
+    for count in (systems - 1, systems):
+        seen = simulated(failures, count, needed, years=2_500, seed=7)
+        assert (seen >= 0.999) == (count == systems)
+        assert 1 - seen == pytest.approx(1 - failures.availability(count, needed), rel=0.12)
+
+
+def grown(**asked: object) -> object:
+    sure = Confidence(
+        meets=0.9, systems={"50": 4, "80": 4, "95": 5}, step_factors={}, metric="ttft_ms"
+    )
+    one = candidate(systems=4, requests_per_second_per_instance=1.0, confidence=sure)
+    return with_standby(one, load=29.0, spare=0, **asked)
+
+
+def test_systems_that_stand_by_are_added_to_those_of_the_peak() -> None:
+    found = grown(asked=0.999, failures=Failures(mtbf_hours=2_000.0, repair_hours=48.0))
+    assert (found.systems, found.instances, found.standby.needed, found.standby.extra_systems) == (
+        6,
+        48,
+        4,
+        2,
+    )
+    assert found.confidence.systems == {"50": 6, "80": 6, "95": 7}
+
+
+def test_a_full_system_holds_spare_instances_already() -> None:
+    """29 of 32 instances are needed: three may fail before a system is added."""
+    assert grown(unit="instance", spare_instances=3).systems == 4
+    found = grown(unit="instance", spare_instances=4)
+    assert (found.systems, found.standby.needed, found.standby.standing) == (5, 29, 40)
+
+
+def test_without_an_availability_nothing_is_added_and_the_chance_is_said() -> None:
+    failures = Failures(mtbf_hours=2_000.0, repair_hours=48.0)
+    found = grown(failures=failures)
+    assert found.systems == 4
+    assert found.standby.availability == failures.availability(4, 4)
