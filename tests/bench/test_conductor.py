@@ -122,7 +122,7 @@ def test_clients_whose_requests_fail_at_once_wait_longer_each_time(
     found = run(url, tmp_path / "run", asked)
     assert found.outcomes == {"connection refused": count or found.observed.sent}
     assert found.observed.sent == count or 18 <= found.observed.sent <= 24
-    assert found.observed.waits >= found.observed.sent - 6
+    assert found.observed.waits > found.observed.sent - 6  # after each but a client's last
     assert time.monotonic() - began < (3 if count is None else 2)
 
 

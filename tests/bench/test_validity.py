@@ -40,6 +40,10 @@ def test_a_good_run_is_valid() -> None:
     assert not said.reasons
     assert all(check.passed for check in said.checks)
     assert said.supported == {50: True, 90: True, 95: True, 99: True}
+    assert not any("side by side" in note for note in said.notes)
+    tally = Tally(outcomes=Counter({"": 600}), several=7)
+    notes = judged(replace(SEEN, tally=tally)).notes
+    assert any(note.startswith("7 of 600 replies hold several outputs") for note in notes)
 
 
 @pytest.mark.parametrize(

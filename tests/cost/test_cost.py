@@ -284,3 +284,13 @@ def test_a_power_cap_lowers_the_highest_power_of_a_system_and_not_what_its_gpus_
     assert held.watts_from.endswith("less 1,600 W by the power cap")
     kwh = [energy_of(each, COURSE_TRAFFIC, PRICES, 8).kwh_per_year for each in (free, held)]  # type: ignore[union-attr]
     assert kwh[1] == pytest.approx(kwh[0])
+
+
+def test_one_instance_stays_in_the_quietest_hour_unless_told_otherwise() -> None:
+    night = replace(COURSE_TRAFFIC, profile=(0.0,) * 12 + (1.0,) * 12)
+    usual, one, nobody = (
+        compare(night, COURSE_SERVING, CATALOG, **least)
+        for least in ({}, {"min_instances": 1}, {"min_instances": 0})
+    )
+    assert usual == one
+    assert nobody.way("cloud").total_usd_per_year < one.way("cloud").total_usd_per_year

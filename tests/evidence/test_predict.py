@@ -74,6 +74,16 @@ def test_nine_requests_or_more_of_as_many_clients_are_a_burst(
     assert not read_point(rate).at_once  # requests that come at a rate never are
 
 
+def test_a_row_says_how_its_model_is_split_and_says_one_by_leaving_it_out() -> None:
+    row = drawn_row(1) | {"tp": 4}
+    split = {"pp": 2, "dp": 2, "ep": 8}
+    for name, ways in split.items():
+        parallelism = read_point(row | {name: ways}).deployment.parallelism
+        assert {key: getattr(parallelism, key) for key in split} == {
+            key: ways if key == name else 1 for key in split
+        }
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ranks_have_the_front_ends_of_their_engine_however_one_asks(engine: str) -> None:
     row = {

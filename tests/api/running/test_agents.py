@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tonnage.api.question.confined_paths import check_inside
-from tonnage.api.running.agents import QUESTIONS, _without_contents, serve_agents
+from tonnage.api.running.agents import _ID, QUESTIONS, _without_contents, serve_agents
 from tonnage.api.sizing import ask
 from tonnage.errors import InputError, TonnageError
 from tonnage.spec.scenario import leaves
@@ -41,6 +41,30 @@ def test_a_question_has_a_schema_and_answers_in_words_and_values() -> None:
     document, values = QUESTIONS["memory"].answer({"model": "llama-3.1-8b"}, nobody)
     assert document.sections
     assert values["kv_tokens"] > 100_000
+
+
+@pytest.mark.parametrize(
+    ("number", "answered"),
+    [
+        ("7", 7),
+        ("-12", -12),
+        ("0", 0),
+        ('"a-1"', "a-1"),
+        ("0398", None),
+        ("-0398", None),
+        ("\u0663", None),
+        ("1.5", None),
+        ("1e5", None),
+        ("9" * 16, None),
+        ('"\\ud800"', None),
+        ("null", None),
+    ],
+)
+def test_a_damaged_line_is_answered_under_its_number_where_that_is_one(
+    number: str, answered: object
+) -> None:
+    match = _ID.search(f'?"jsonrpc": "2.0", "id": {number}, "method": "tools/list"')
+    assert (None if match is None else json.loads(match[1])) == answered
 
 
 def test_both_questions_are_read_before_either_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.questions import plans_with, question
 from tests.sizing.loads.instances import alone, asked, capacity, holding, recording
+from tonnage.plan.reason import BrokenAtAnyLoad
 from tonnage.sizing.planner import size
 
 few_parts = plans_with("curve")
@@ -108,3 +109,23 @@ def test_a_single_instance_carries_more_than_a_thin_recording() -> None:
     found = capacity(ready, thin)
     assert found.rate > 5 * thin.mean_rps
     assert holding(ready, thin.at_mean(found.rate), 1)
+
+
+def test_what_a_single_client_breaks_as_predicted_is_not_called_unsure(few_parts: None) -> None:
+    """Sixteen bits of 8 billion weights take an L40S some 20 ms a token, and an H100 some 6."""
+    plan = size(
+        question(
+            model="llama-3.1-8b",
+            gpu="h100,l40s",
+            tp="1",
+            precision="fp16",
+            isl="200",
+            osl="50",
+            peak_rps=20,
+            itl="p99<=12ms",
+        )
+    )
+    assert plan.choice.gpu == "h100-sxm-80gb"
+    reasons = [row.reason for row in plan.rejected if row.gpu == "l40s"]
+    assert reasons
+    assert {type(reason) for reason in reasons} == {BrokenAtAnyLoad}

@@ -188,7 +188,8 @@ def serve_agents(root: Path) -> None:
 
 
 LONGEST_MESSAGE = 2**24  # characters
-_ID = re.compile(r'"id"\s*:\s*(-?\d{1,15}|"[\w-]{1,100}")')
+_ID = re.compile(r'"id"\s*:\s*(-?(?:0|[1-9][0-9]{0,14})(?![0-9.eE])|"[\w-]{1,100}")')
+"""What of a line that is no message names the request: a whole number or a text of JSON."""
 
 
 class Lines:

@@ -141,9 +141,11 @@ class Contender:
                 offline_capacity(self.instance, demand.offline_requests, demand.offline_seconds),
                 slower.steps,
             )
-        recording, instance = question.recording, self.behind(router)
+        recording = question.recording
+        instance = self.behind(router)
         if recording is not None:
-            instance, slo = self.behind(router, slower.steps), slower.beyond_steps(question.limits)
+            instance = self.behind(router, slower.steps)
+            slo = slower.beyond_steps(question.limits)
         broken = broken_alone(instance.single_client(), slo)
         if broken is not None:
             return self._as_asked(broken, slower, slo)
