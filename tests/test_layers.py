@@ -223,7 +223,7 @@ def test_the_reader_of_sources_lets_the_rest_pass(source: str) -> None:
     assert faults(ast.parse(source)) == []
 
 
-UNMIRRORED = 74
+UNMIRRORED = 64
 """Modules without a test file of their name; the number may only fall."""
 
 

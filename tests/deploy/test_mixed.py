@@ -287,3 +287,60 @@ def test_a_served_fleet_of_two_kinds_is_as_simulated(
                     f"{metric} {statistic}: {served_ms:.1f} ms served, {simulated_ms:.1f} simulated"
                 )
             assert served_ms == pytest.approx(simulated_ms, rel=share, abs=2)
+
+
+SPLIT = {
+    "have": None,
+    "isl": "histogram:200:0.9,16000:0.1",
+    "osl": 50,
+    "ttft": "p95<=1s",
+    "gpu": "h200,l40s",
+    "peak_rps": 100,
+    "mix": True,
+}
+
+
+@pytest.mark.parametrize("target", MIXED)
+def test_a_split_is_written_with_its_router_and_read_again(target: str, tmp_path: Path) -> None:
+    folder = written(tmp_path, target, **SPLIT)
+    mixed = plan(**SPLIT).mixed
+    assert mixed is not None
+    assert mixed.over_tokens is not None
+    assert read_folder(folder).faults == ()
+    text = "\n".join(path.read_text() for path in folder.iterdir() if path.is_file())
+    assert f"acl long req.body_size gt {4 * mixed.over_tokens}" in text
+    for group, name in zip(mixed.groups, ("short-8xl40s", "long-dgx-h200"), strict=True):
+        part = Plan.from_json(json.loads((folder / name / "plan.json").read_text()))
+        assert part.choice == group.candidate
+        assert part.scenario.isl == group.isl
+        assert part.demand.sizing_requests_per_second == pytest.approx(100 * group.share)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ("use_backend long if long", "", "does not send long prompts"),
+        ("req.body_size gt", "req.hdr_cnt gt", "does not send long prompts"),
+        (" short-8xl40s-", " long-dgx-h200-", "of another folder"),
+    ],
+)
+def test_a_split_that_was_changed_is_a_fault(
+    before: str, after: str, fault: str, tmp_path: Path
+) -> None:
+    folder = written(tmp_path, "compose", **SPLIT)
+    path = folder / "haproxy.cfg"
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    assert any(fault in clause for clause in read_folder(folder).faults)
+
+
+@pytest.mark.skipif(not HAPROXY, reason="no HAProxy on this machine: apt-get install haproxy")
+def test_haproxy_reads_a_split_without_a_warning(tmp_path: Path) -> None:
+    path = written(tmp_path, "compose", **SPLIT) / "haproxy.cfg"
+    path.write_text(path.read_text().replace("init-addr libc,none", "init-addr none"))
+    assert HAPROXY is not None
+    command = [HAPROXY, "-c", "-f", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "WARNING" not in done.stderr

@@ -343,6 +343,7 @@ def paid(horizon: Horizon) -> dict[str, float]:
     """USD of every way; one that comes to another has the cost of that."""
     totals = {way.way: way.total_usd for way in horizon.ways if way.total_usd is not None}
     least = min(usd for name, usd in totals.items() if name != "reserved")
+    totals = {"now": totals["hour"], **totals}  # where nothing is delivered within the months
     return {"steps": totals["now"], "reserved": totals["hour"], "both": least, **totals}
 
 

@@ -514,6 +514,9 @@ def _measured(
     return replace(plan, notes=(*plan.notes, *left_out))
 
 
+MOST_DEEPENED = 2
+"""Most use cases of one fleet whose plans say what would change each of them."""
+
 # Options of one plan alone, and not of a fleet of several use cases
 OF_ONE_PLAN = (
     "concurrency",
@@ -581,6 +584,11 @@ def answer_use_cases(
     from tonnage.sizing.use_cases import Asked as Case
     from tonnage.sizing.use_cases import use_cases
 
+    if len(understood) > MOST_DEEPENED:
+        understood = [
+            replace(case, questions=(replace(case.questions[0], deepen=False),))
+            for case in understood
+        ]
     plans = [
         answer(use_case, progress=progress, command=command, today=today)[0]
         for use_case in understood

@@ -271,6 +271,8 @@ class Market:
             del ways["both"]
         if schedules["now"] == schedules["steps"]:
             del ways["steps"]
+        if self.lead >= len(needs):  # nothing is delivered within the months
+            del ways["now"]
         return {name: self._against(way, hourly) for name, way in ways.items()}
 
     def rented_figures(self) -> tuple[tuple[str, ...], tuple[Figure, ...]]:

@@ -1,5 +1,5 @@
 """A fleet of several kinds of systems: a folder for each kind, and above them the router that gives
-requests to all by their weights.
+requests to all by their weights, or by the length of their prompts.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from tonnage.deploy.targets import deployed
 from tonnage.deploy.workload import API, selector
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.errors import InputError, option
-from tonnage.gateway.haproxy import BALANCE, configuration
+from tonnage.gateway.haproxy import BALANCE, Long, configuration
 from tonnage.gateway.settings import Limits
-from tonnage.plan.mixed import Mixed
+from tonnage.plan.mixed import Group, Mixed
 from tonnage.plan.plan import Plan
+from tonnage.spec.lengths import CHARACTERS_PER_TOKEN, parse_lengths
 from tonnage.spec.targets import target_runs
 
 MIXED = ("compose", "kubernetes", "dynamo")  # Targets for which fleets of several kinds are written
+
+POOLS = ("short", "long")  # What the folders of a split by prompt length begin with
 
 ROUTER = "router.yaml"  # What runs the router: a file of Compose, or objects of Kubernetes
 
@@ -39,8 +42,8 @@ def deployed_mixed(plan: Plan, mixed: Mixed, target: str, **given: Any) -> dict[
     if target not in MIXED:
         target_runs(target)
         raise InputError(
-            f"{option('target')}: {target} has no router before unlike instances; write "
-            f"{' or '.join(MIXED)}"
+            f"{option('target')}: {target} has no router before unlike instances or by the length"
+            f" of prompts; write {' or '.join(MIXED)}"
         )
     if plan.scenario.router not in BALANCE:
         raise InputError(
@@ -48,11 +51,19 @@ def deployed_mixed(plan: Plan, mixed: Mixed, target: str, **given: Any) -> dict[
             f"{plan.scenario.router}; size with {option('router')} least-outstanding"
         )
     services = {}
-    for group in mixed.groups:
-        around_it = around(plan, group.candidate)
-        demand = plan.demand.part(group.share)
-        alone = replace(around_it, candidates=(group.candidate,), demand=demand)
-        services[dns_label(group.system)] = deployed(alone, target, **given)
+    for place, group in enumerate(mixed.groups):
+        alone = replace(
+            around(plan, group.candidate),
+            candidates=(group.candidate,),
+            demand=plan.demand.part(group.share),
+        )
+        if group.isl:
+            mean = parse_lengths(group.isl, option("isl")).mean
+            alone = replace(
+                alone, scenario=replace(alone.scenario, isl=group.isl, mean_isl=mean), asked=None
+            )
+        pool = "" if mixed.over_tokens is None else f"{POOLS[place]}-"
+        services[dns_label(f"{pool}{group.system}")] = deployed(alone, target, **given)
     names = {service.served for service in services.values() if service.family == "tensorrt-llm"}
     if len(names) > 1:
         raise InputError(
@@ -68,6 +79,12 @@ def front(plan: Plan, mixed: Mixed, services: Mapping[str, Service], target: str
     """The files above the folders."""
     text = _haproxy(plan, mixed, services, target)
     files = {"README.md": _readme(mixed, services, target)}
+    if target == "compose" and mixed.over_tokens is not None:
+        return {
+            **files,
+            "haproxy.cfg": text,
+            ROUTER: yaml_text({"services": {"gateway": GATEWAY}}),
+        }
     if target == "compose":
         backends = [
             f"http://{address(service, place)}={group.weight:.6g}"
@@ -101,33 +118,44 @@ def _haproxy(plan: Plan, mixed: Mixed, services: Mapping[str, Service], target: 
     """HAProxy's configuration: each instance with its weight; before Dynamo its front ends, each
     with that of all its workers.
     """
-    servers = list[tuple[str, float, int]]()
-    for group, service in zip(mixed.groups, services.values(), strict=True):
-        count = service.pool.instances
-        if target == "compose":
-            servers += [(address(service, place), group.weight, 1) for place in range(count)]
-        elif target == "dynamo":
-            host = f"{service.name}-frontend.${{NAMESPACE}}.{DOMAIN}"
-            servers.append((f"{host}:{PORT}", group.weight * count, 1))
-        else:
-            host = f"{_instances_of(service)}.${{NAMESPACE}}.{DOMAIN}"
-            servers.append((f"{host}:{PORT}", group.weight, count))
+    servers = [
+        _servers(group, service, target)
+        for group, service in zip(mixed.groups, services.values(), strict=True)
+    ]
     limits = Limits()
     in_flight = [
         most_in_flight(service.choice.concurrency_per_instance, service.pool.instances)
+        or limits.in_flight
         for service in services.values()
     ]
+    long = None
+    if mixed.over_tokens is not None:
+        over_bytes = round(mixed.over_tokens * CHARACTERS_PER_TOKEN)
+        long = Long(servers=servers.pop(), over_bytes=over_bytes, in_flight=in_flight.pop())
     text = configuration(
-        servers,
+        [server for group_servers in servers for server in group_servers],
         plan.scenario.router,
         host="0.0.0.0",
         port=GATEWAY_PORT,
-        in_flight=limits.in_flight if None in in_flight else sum(filter(None, in_flight)),
+        in_flight=sum(in_flight),
         body=limits.body,
         first_byte_s=limits.first_byte_s,
         idle_s=limits.idle_s,
+        long=long,
     )
     return f"# {MACHINES}\n{text}" if target == "compose" else text
+
+
+def _servers(group: Group, service: Service, target: str) -> list[tuple[str, float, int]]:
+    """What HAProxy reaches of a group: its instances, or before Dynamo the front end of them."""
+    count = service.pool.instances
+    if target == "compose":
+        return [(address(service, place), group.weight, 1) for place in range(count)]
+    if target == "dynamo":
+        host = f"{service.name}-frontend.${{NAMESPACE}}.{DOMAIN}"
+        return [(f"{host}:{PORT}", group.weight * count, 1)]
+    host = f"{_instances_of(service)}.${{NAMESPACE}}.{DOMAIN}"
+    return [(f"{host}:{PORT}", group.weight, count)]
 
 
 def _instances_of(service: Service) -> str:
@@ -206,6 +234,8 @@ def _readme(mixed: Mixed, services: Mapping[str, Service], target: str) -> str:
         for (folder, service), group in zip(services.items(), mixed.groups, strict=True)
     )
     start, through = STARTS[target]
+    split = "" if mixed.over_tokens is None else f"\n{paragraph(_split_text(mixed))}\n"
+    through = through if not split or target != "compose" else ALL_IN
     weights = (
         f"{through} The plan counts on the router {mixed.router}. The weight of an instance is "
         "what it carries inside the limits, in requests/s. The names of all objects begin with "
@@ -216,13 +246,29 @@ def _readme(mixed: Mixed, services: Mapping[str, Service], target: str) -> str:
 {start}
 
 {paragraph(weights)}
-
+{split}
 | folder | systems | deployment | share of the requests | weight of an instance |
 |---|---|---|---|---|
 {rows}
 """
 
 
+def _split_text(mixed: Mixed) -> str:
+    """How the router tells long prompts, and what that misses."""
+    tokens = mixed.over_tokens or 0
+    over_bytes = round(tokens * CHARACTERS_PER_TOKEN)
+    return (
+        f"The plan sends prompts of more than {tokens:,} tokens to the folder that begins with"
+        " long. HAProxy counts no tokens: it sends requests there whose body is longer than"
+        f" {over_bytes:,} bytes, {CHARACTERS_PER_TOKEN:g} for a token, as English text has. Measure"
+        " the bytes of your own requests for a token, with the JSON around the text, and write"
+        " your number in the line `acl long` of HAProxy's configuration. Images count with all"
+        " their bytes. A body sent in chunks, without its length, counts as far as it has come,"
+        " 16 kB at most. `tonnage gateway` does not split by length."
+    )
+
+
+ALL_IN = "`haproxy.cfg` has every instance with its weight."
 APPLIED = "Apply all of it: `kubectl apply --kustomize .`"
 STARTS = {
     "compose": (

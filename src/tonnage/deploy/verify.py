@@ -196,6 +196,7 @@ def _read_router(
         faults.append(
             f"{ROUTER}: HAProxy reaches {reached} {what} in place of the plan's {planned}"
         )
+    faults += _split_faults("\n".join(configurations), cases)
     backends = at(_first(values, "gateway.yaml"), "backends") or ()
     if "gateway.yaml" in above and len(backends) != planned:
         faults.append(f"gateway.yaml: {len(backends)} backends in place of the plan's {planned}")
@@ -211,6 +212,26 @@ def _read_router(
         if not file.endswith(".md") and file not in {part.file for part in parts}
     ]
     return Folder(parts=tuple(parts), needs=(), faults=tuple(faults))
+
+
+SPLIT = "use_backend long if long"
+"""HAProxy's line that sends long prompts to their own instances."""
+
+
+def _split_faults(text: str, cases: Mapping[str, object]) -> Iterator[str]:
+    """Where prompts are split by length, what keeps long or short ones from their folder."""
+    pools = {folder.partition("-")[0] for folder in cases}
+    if pools != {"short", "long"}:
+        if SPLIT in text:
+            yield f"{ROUTER}: HAProxy splits prompts by length, and no folders are for either"
+        return
+    if SPLIT not in text or re.search(r"^    acl long req\.body_size gt \d+$", text, re.M) is None:
+        yield f"{ROUTER}: HAProxy does not send long prompts to the folder for them"
+    for name, pool in (("engines", "short"), ("long", "long")):
+        _, _, section = text.partition(f"\nbackend {name}\n")
+        for _, host, port, _ in SERVERS.findall(section.partition("\nbackend ")[0]):
+            if not host.startswith(f"{pool}-"):
+                yield f"{ROUTER}: HAProxy's backend {name} reaches {host}:{port}, of another folder"
 
 
 def _drafter(plan: Plan) -> str | None:

@@ -4,7 +4,8 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 BALANCE = {
     "least-outstanding": "leastconn",
@@ -24,7 +25,7 @@ PASSED = (
 """Paths that ask for answers; paths that change an engine, such as loading adapters or models, are
 for its operator alone."""
 
-BACKEND = "engines"
+BACKEND, LONG = "engines", "long"
 IDLE = 1_000  # Connections of clients that wait between two requests
 HEAVIEST = 256  # The largest weight of a server
 
@@ -58,14 +59,17 @@ frontend clients
     bind {host}:{port}
     http-request use-service prometheus-exporter if {{ path /metrics }}
     http-request return status 200 if {{ path /v1/health/live }}
-    http-request return status 200 if {{ path /health /v1/health/ready }} {{ nbsrv({backend}) gt 0 }}
+    http-request return status 200 if {{ path /health /v1/health/ready }} {ready}
     http-request return status 503 if {{ path /health /v1/health/ready }}
     # paths that ask for answers; paths that change an engine are for its operator alone
     http-request deny deny_status 404 unless {{ path /v1/models }} or {{ path_reg ^({passed})$ }}
     http-request deny deny_status 413 if {{ req.hdr_val(content-length) gt {body} }}
-    http-request return status 429 hdr Retry-After 1 if {{ be_conn({backend}) ge {in_flight} }}
+{refused}
     default_backend {backend}
+{backends}"""  # noqa: E501
+"""Directives of HAProxy 2.6, Debian's (docs.haproxy.org, read 2026-11-28)."""
 
+SERVING = """
 backend {backend}
     balance {balance}
     option httpchk
@@ -74,12 +78,30 @@ backend {backend}
     http-check expect ! rstatus ^5
     default-server check inter 1s fall 2 rise 1 resolvers names init-addr libc,none
 {servers}
-"""  # noqa: E501
-"""Directives of HAProxy 2.6, Debian's (docs.haproxy.org, read 2026-11-28)."""
+"""
+
+BY_LENGTH = """\
+    # long prompts go to their own instances; their tokens are not known here, their bytes are
+    option http-buffer-request
+    acl long req.body_size gt {over_bytes}
+"""
+"""The length that a request announces, or of one that announces none the bytes that have come."""
+
+Servers = Sequence[tuple[str, float, int]]
+"""Host and port of instances, the weight of each, and how many it stands for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Long:
+    """Instances for requests of more than so many bytes, and how many of these at once."""
+
+    servers: Servers
+    over_bytes: int
+    in_flight: int
 
 
 def configuration(
-    servers: Sequence[tuple[str, float, int]],
+    servers: Servers,
     policy: str,
     *,
     host: str,
@@ -88,34 +110,53 @@ def configuration(
     body: int,
     first_byte_s: float,
     idle_s: float,
+    long: Long | None = None,
 ) -> str:
     """The text of ``haproxy.cfg``.
 
     Args:
-        servers: host and port of instances, the weight of each, and how many it stands for.
+        servers: the instances, or where ``long`` has some, those for all other requests.
         policy: a name of ``BALANCE``.
         host, port: where clients connect.
         in_flight: requests at once; further ones get 429.
         body: bytes of a request at most.
         first_byte_s, idle_s: as in ``gateway.settings.Limits``.
+        long: instances for long requests alone; None for none.
     """
-    heaviest = max(weight for _, weight, _ in servers)
-    lines = []
-    for place, (address, weight, count) in enumerate(servers):
-        name = f"kind-{place + 1}" if "$" in address else address
-        server = f"server {name}" if count == 1 else f"server-template kind-{place + 1}- {count}"
-        share = max(1, round(HEAVIEST * weight / heaviest))
-        lines.append(f"    {server} {address} weight {share}")
+    pools = {BACKEND: (servers, in_flight, " !long")}
+    if long is not None:
+        pools[LONG] = (long.servers, long.in_flight, " long")
+    refused = [
+        f"    http-request return status 429 hdr Retry-After 1 if {{ be_conn({name}) ge {limit} }}"
+        + ("" if long is None else which)
+        for name, (_, limit, which) in pools.items()
+    ]
+    if long is not None:
+        refused = [BY_LENGTH.format(over_bytes=long.over_bytes).rstrip(), *refused]
+        refused.append(f"    use_backend {LONG} if long")
     return CONFIGURATION.format(
         backend=BACKEND,
-        balance=BALANCE[policy],
-        servers="\n".join(lines),
+        ready=" ".join(f"{{ nbsrv({name}) gt 0 }}" for name in pools),
+        refused="\n".join(refused),
+        backends="".join(
+            SERVING.format(
+                backend=name, balance=BALANCE[policy], servers="\n".join(_lines(members))
+            )
+            for name, (members, _, _) in pools.items()
+        ),
         passed=PASSED.replace("(?:", "("),
         host=host,
         port=port,
-        in_flight=in_flight,
-        connections=in_flight + IDLE,
+        connections=sum(limit for _, limit, _ in pools.values()) + IDLE,
         body=body,
         first_byte=first_byte_s,
         idle=idle_s,
     )
+
+
+def _lines(servers: Servers) -> Iterator[str]:
+    heaviest = max(weight for _, weight, _ in servers)
+    for place, (address, weight, count) in enumerate(servers):
+        name = f"kind-{place + 1}" if "$" in address else address
+        server = f"server {name}" if count == 1 else f"server-template kind-{place + 1}- {count}"
+        yield f"    {server} {address} weight {max(1, round(HEAVIEST * weight / heaviest))}"

@@ -35,6 +35,7 @@ from tonnage.plan.use_cases import (
     UseCasePool,
     UseCases,
 )
+from tonnage.results.metrics import Latencies
 from tonnage.sizing.background import Job, as_stream, filled
 from tonnage.sizing.fleet.joint_choice import Option, chosen_together, instances_of
 from tonnage.sizing.fleet.placement import Instances, fewest_systems, placed
@@ -230,10 +231,13 @@ def _options(one: Asked) -> list[Option]:
         Option(pool=_by_division(one, candidate), rank=rank, sized=not one.question.drawn)
         for rank, candidate in enumerate(one.plan.candidates)
     ]
-    for rejected in one.plan.rejected if one.question.drawn else ():
-        pool = _at_least(one, rejected)
-        if pool is not None:
-            options.append(Option(pool=pool, rank=len(options), left_out=True))
+    rejected = one.plan.rejected if one.question.drawn else ()
+    pools = filter(None, (_at_least(one, deployment) for deployment in rejected))
+    by_gpus = sorted(pools, key=lambda pool: pool.instances_exact * pool.parallelism.gpus)
+    options += [
+        Option(pool=pool, rank=rank, left_out=True)
+        for rank, pool in enumerate(by_gpus, len(options))
+    ]
     return options
 
 
@@ -249,7 +253,22 @@ def _by_division(one: Asked, candidate: Candidate) -> UseCasePool:
         extra = 0 if candidate.standby is None else candidate.standby.extra_systems
         spare = one.question.spare + extra
         instances = max(1, min(fleet.of(candidate.systems - spare).instances, instances))
-    return _pool(candidate, candidate.knobs, instances, exactly, ())
+    cases = () if one.question.drawn else (_at_no_peak(one, exactly),)
+    return _pool(candidate, candidate.knobs, instances, exactly, cases)
+
+
+def _at_no_peak(one: Asked, instances_exact: float) -> CaseAtPeak:
+    """A use case whose pool is not simulated at a peak: without limits and latencies."""
+    nothing = Latencies()
+    return CaseAtPeak(
+        name=one.name,
+        requests_per_second=_load(one),
+        limits=(),
+        ttft_ms=nothing,
+        tpot_ms=nothing,
+        e2e_ms=nothing,
+        instances_exact=instances_exact,
+    )
 
 
 def _at_least(one: Asked, rejected: Rejected) -> UseCasePool | None:

@@ -91,6 +91,10 @@ def test_the_line_names_the_cheapest_way_by_how_much_and_what_is_assumed() -> No
             f"prices of systems stay, as no {option('price_decay')} is given and prices of rented"
             " GPUs fall by 10% a year",
         ),
+        (
+            {"lead_months": 3},
+            "nothing bought today is delivered within them, at a lead time of 3 months",
+        ),
         ({"systems_decay": 0.0, "rents_decay": 0.0}, "; prices stay, as given"),
         ({"growth_per_month": None}, f"the load stays as it is, as no {option('growth')} is given"),
         (

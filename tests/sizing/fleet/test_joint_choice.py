@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tonnage.plan.use_cases import UseCasePool
 from tonnage.sizing.fleet.joint_choice import Option, chosen_together, systems_by_kind
 
-GPUS = {"dgx": 8, "box": 4}
+GPUS = {"dgx": 8, "box": 4} | {f"kind {number}": 8 for number in range(9)}
 
 
 def option(system: str, width: int, count: int, rank: int, **changed: Any) -> Option:
@@ -80,6 +80,19 @@ def test_of_many_use_cases_the_best_that_no_single_change_improves(counts: list[
     assert total <= gpus(chosen) <= total + 7
 
 
+def test_of_many_kinds_of_systems_one_that_holds_all_is_chosen() -> None:
+    """Six use cases on nine kinds each, and the fifth holds all of them: 531,441 combinations."""
+    options = [
+        [
+            option(f"kind {(place + number) % 9}", 1, 1 if (place + number) % 9 == 5 else 2, number)
+            for number in range(9)
+        ]
+        for place in range(6)
+    ]
+    chosen = chosen_together(options, as_it_is)
+    assert ({each.pool.system for each in chosen}, gpus(chosen)) == ({"kind 5"}, 8)
+
+
 def test_what_was_not_sized_is_sized_before_it_is_chosen() -> None:
     """The division says one instance of TP 4, and a simulation two: TP 1 on four GPUs is then as
     good, and TP 2, which breaks its limit, is left out."""
@@ -107,7 +120,7 @@ def test_what_was_not_sized_is_sized_before_it_is_chosen() -> None:
     assert sized[0] == (0, 2), "the fewest GPUs in use by what is known"
 
 
-def test_what_a_plan_left_out_is_sized_only_where_it_saves_a_system() -> None:
+def test_what_a_plan_left_out_is_sized_only_where_it_saves_gpus() -> None:
     """One instance of eight GPUs leaves no room for the other use case; one of four, which its plan
     left out as it takes more for each request, would do."""
     wide = [option("dgx", 8, 1, 0), option("dgx", 4, 1, 1, sized=False, left_out=True)]
@@ -120,8 +133,9 @@ def test_what_a_plan_left_out_is_sized_only_where_it_saves_a_system() -> None:
     chosen = chosen_together([wide, [option("dgx", 2, 2, 0)]], size)
     assert ([each.pool.tp for each in chosen], gpus(chosen), sized) == ([4, 2], 8, [4])
     sized.clear()
-    chosen = chosen_together([wide, [option("dgx", 8, 1, 0)]], size)
-    assert ([each.pool.tp for each in chosen], gpus(chosen), sized) == ([8, 8], 16, [])
+    wide[1] = option("dgx", 4, 2, 1, sized=False, left_out=True)
+    chosen = chosen_together([wide, [option("dgx", 2, 2, 0)]], size)
+    assert ([each.pool.tp for each in chosen], gpus(chosen), sized) == ([8, 2], 16, [])
 
 
 def test_a_type_that_is_second_for_one_use_case_is_taken_where_it_fills_a_system() -> None:

@@ -162,7 +162,7 @@ ROUTED = {**CHAT, "isl": 2000, "osl": 250, "gpu": "h100,l40s", "peak_rps": 260}
 SPLIT = {
     "isl": "histogram:200:0.9,16000:0.1",
     "osl": 50,
-    "ttft": "p95<=500ms",
+    "ttft": "p95<=1s",
     "engine": "vllm-0.32",
     "gpu": "h200,l40s",
     "peak_rps": 100,

@@ -108,6 +108,9 @@ def assumed(horizon: Horizon) -> Iterator[str]:
     """The assumptions on load and prices, such as "the load stays, as no growth is given"."""
     if horizon.growth_per_month is None:
         yield f"the load stays as it is, as no {option('growth')} is given"
+    if horizon.lead_months >= horizon.months:
+        lead = counted(horizon.lead_months, "month")
+        yield f"nothing bought today is delivered within them, at a lead time of {lead}"
     decays = (("systems", horizon.systems_decay), ("rented GPUs", horizon.rents_decay))
     changes: dict[str, list[str]] = {}
     for name, decay in decays:

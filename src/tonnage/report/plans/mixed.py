@@ -168,6 +168,8 @@ def mixed_section(plan: Plan) -> Section:
     exists.
     """
     mixed, blocks = plan.mixed, list[Block]()
+    if mixed is not None and plan.existing is None:
+        return section("mixed", "A purchase of two kinds", *_purchase_blocks(plan, mixed))
     if mixed is not None and mixed.reason is not None:
         blocks = [Text(sentence_of(WHY_NOT[mixed.reason]))]
     elif mixed is not None:
@@ -204,6 +206,33 @@ def mixed_section(plan: Plan) -> Section:
                 Table(caption=f"Purchases over {mixed.months} months", header=header, rows=steps)
             )
     return section("mixed", "The whole fleet, old and new", *blocks)
+
+
+def _purchase_blocks(plan: Plan, mixed: Mixed) -> list[Block]:
+    """What a purchase of two kinds saves, and a row for each kind or pool."""
+    blocks: list[Block] = [Text(sentence_of(mix_text(mixed)))]
+    if not mixed.groups:
+        return blocks
+    limits = plan.scenario.limits_that_count
+    first, names = "systems", [group.system for group in mixed.groups]
+    if mixed.over_tokens is not None:
+        first = "prompts"
+        names = [f"{side} {mixed.over_tokens:,} tokens" for side in ("up to", "over")]
+    of_all = ("deployment", "instances", "share", "carry, requests/s", "USD a year")
+    header = (first, "to buy", *of_all)
+    rows = []
+    for name, group in zip(names, mixed.groups, strict=True):
+        _, _, added, *rest = _group_row(group, limits)
+        usd = ABSENT if group.usd_per_year is None else dollars(group.usd_per_year)
+        rows.append((name, f"{added} × {group.system}", *rest[:4], usd, *rest[4:]))
+    caption = "The mix at the peak, by the prediction as it is"
+    blocks.append(Table(caption=caption, header=(*header, *map(str, limits)), rows=tuple(rows)))
+    split = (
+        "Each pool holds every limit for its own requests. The router needs the length of a"
+        " prompt in tokens; a router that sees bytes alone needs those of a token."
+    )
+    blocks.append(Text(_routed(mixed) if mixed.over_tokens is None else split))
+    return blocks
 
 
 def _group_row(group: Group, limits: Sequence[Limit]) -> tuple[str, ...]:

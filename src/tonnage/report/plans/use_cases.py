@@ -68,7 +68,7 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
     pairs = list(zip(found.names, found.plans, strict=True))
     shown = pairs[: max(room.rows, 1)] if room.clipped else pairs
     questions = tuple(
-        (name, "; ".join(text for _, text in question_rows(plan))) for name, plan in shown
+        (name, "; ".join(_with_limits(row) for row in question_rows(plan))) for name, plan in shown
     )
     rest = (
         ((f"… and {len(pairs) - len(shown)} more", "in the full text"),)
@@ -93,6 +93,11 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
             None if found.choice is None or not room.rows else _seen(found.choice, room.rows),
         ),
     )
+
+
+def _with_limits(row: tuple[str, str]) -> str:
+    """The text of a line of the question, which says of limits that there are none."""
+    return "no limits" if row == ("Limits", "none") else row[1]
 
 
 def use_cases_text(found: UseCases) -> Document:

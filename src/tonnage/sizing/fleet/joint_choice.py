@@ -13,16 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 
 from tonnage.plan.use_cases import UseCasePool
 from tonnage.sizing.fleet.placement import Instances, fewest_systems
 
 MOST_COMBINATIONS = 4_096
-"""Most combinations that are compared one by one; of more, one use case is improved at a time."""
+"""Most combinations that are compared one by one; of more, these on few kinds of systems are, and
+then one use case is improved at a time."""
 
-MOST_SIZED = 12
-"""Most deployments that are sized beyond one of each use case."""
+FEW_KINDS = 3
+"""Most kinds of systems that the comparison of many combinations begins with."""
+
+MOST_SIZED = 8
+"""Most deployments that are sized next to one of each use case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +83,40 @@ def chosen_together(
     """An option for each use case, all sized, on the fewest GPUs of whole systems, ``spare`` ones
     of each kind included; of equal ones on the fewest GPUs in use, then as the plans rank them.
 
-    Deployments that a plan left out are looked at only where they could save a system.
+    Deployments that a plan left out are looked at only where they could save GPUs.
     """
     choice = _Choice(options=[list(of_case) for of_case in options], size=size, spare=spare)
+    choice.budget = MOST_SIZED + len(options)
     best = choice.settled([[option for option in case if not option.left_out] for case in options])
     while choice.budget:
         rival = choice.best(choice.options)
-        if choice.gpus(rival) >= choice.gpus(best):
+        if choice.key(rival)[:2] >= choice.key(best)[:2]:
             break
         if choice.all_sized(rival):
             best = rival
         else:
             choice.size_of(rival)
     return best
+
+
+def _on_few_kinds(options: Sequence[Sequence[Option]]) -> Iterator[tuple[Option, ...]]:
+    """For up to ``FEW_KINDS`` kinds of systems at a time, the option of each use case on the fewest
+    GPUs in use, on another kind where it has none on these.
+    """
+    kinds = {option.pool.system for case in options for option in case}
+    for number in range(1, min(FEW_KINDS, len(kinds)) + 1):
+        for few in combinations(sorted(kinds), number):
+            yield tuple(
+                min(
+                    case,
+                    key=lambda option, few=few: (  # type: ignore[misc]
+                        option.pool.system not in few,
+                        option.pool.gpus,
+                        option.rank,
+                    ),
+                )
+                for case in options
+            )
 
 
 @dataclass(kw_only=True)
@@ -101,7 +126,7 @@ class _Choice:
     options: list[list[Option]]
     size: Sizing
     spare: int
-    budget: int = MOST_SIZED
+    budget: int = 0
 
     def settled(self, options: Sequence[Sequence[Option]]) -> tuple[Option, ...]:
         """The best combination of some options, each sized."""
@@ -140,30 +165,29 @@ class _Choice:
         kinds = systems_by_kind([option.pool for option in combination])
         return sum((systems + self.spare) * gpus for _, gpus, systems in kinds)
 
-    def _key(self, combination: Sequence[Option]) -> tuple[int, int, int]:
+    def key(self, combination: Sequence[Option]) -> tuple[int, int, int]:
+        """GPUs of the whole systems, GPUs in use, and the sum of the ranks."""
         in_use = sum(option.pool.gpus for option in combination)
         return self.gpus(combination), in_use, sum(option.rank for option in combination)
 
     def best(self, options: Sequence[Sequence[Option]]) -> tuple[Option, ...]:
-        """The best combination by what is known: of all, or of many the best that no change of one
-        use case improves.
+        """The best combination by what is known: of all, or of many the best on few kinds of
+        systems that no change of one use case improves.
         """
         worthwhile = [
             [option for option in case if not any(rival.covers(option) for rival in case)]
             for case in options
         ]
         if math.prod(map(len, worthwhile)) <= MOST_COMBINATIONS:
-            return min(product(*worthwhile), key=self._key)
-        best = tuple(
-            min(case, key=lambda option: (option.pool.gpus, option.rank)) for case in worthwhile
-        )
+            return min(product(*worthwhile), key=self.key)
+        best = min(_on_few_kinds(worthwhile), key=self.key)
         while True:
             rivals = (
                 (*best[:place], option, *best[place + 1 :])
                 for place, case in enumerate(worthwhile)
                 for option in case
             )
-            better = min(rivals, key=self._key)
-            if self._key(better) >= self._key(best):
+            better = min(rivals, key=self.key)
+            if self.key(better) >= self.key(best):
                 return best
             best = better
