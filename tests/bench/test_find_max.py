@@ -259,3 +259,16 @@ def test_a_run_that_took_no_time_widens_the_interval_by_no_room() -> None:
     }
     assert widened[0.0] == pytest.approx((10.0 / 1.02, 12.0 * 1.02))
     assert widened[40.0] == pytest.approx((10.0 / (1.02 + 2.0 / 40.0), 12.0 * 1.02))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "whole", "ended"),
+    [(3.3, 3.9, True, True), (3.3, 3.9, False, False), (3.3, 5.1, True, False)],
+)
+def test_a_search_for_clients_ends_where_at_most_one_number_is_left(
+    low: float, high: float, whole: bool, ended: bool
+) -> None:
+    threshold = Threshold(4.0, whole=whole)
+    threshold._loads, threshold._weights = np.array([low, high]), np.array([0.5, 0.5])
+    assert threshold.interval == (low, high)
+    assert threshold.found is ended

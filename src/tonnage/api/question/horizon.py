@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from tonnage.api.question.arguments import Faults
 from tonnage.api.question.objectives import later
@@ -20,18 +19,16 @@ from tonnage.cost.horizon import (
     systems_by_division,
 )
 from tonnage.errors import InputError, InputErrors, option
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.cost import Serving, Traffic, Where
 from tonnage.plan.demand import AHEAD
 from tonnage.plan.horizon import Horizon, HorizonMonth
+from tonnage.plan.plan import Plan
 from tonnage.sizing.fleet.mixed import EXACT, MONTHS
+from tonnage.sizing.question import Question
+from tonnage.spec.prices import Prices
 from tonnage.spec.scenario import BuyingAsked, Scenario
 from tonnage.spec.written_numbers import Bounds
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.cost import Serving, Traffic, Where
-    from tonnage.plan.plan import Plan
-    from tonnage.sizing.question import Question
-    from tonnage.spec.prices import Prices
 
 MOST_MONTHS = 120
 _TIME = re.compile(

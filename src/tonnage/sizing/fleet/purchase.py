@@ -14,23 +14,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING
 
+from tonnage.plan.candidate import Candidate
 from tonnage.plan.mixed import Compared, Group, Mixed, Way
 from tonnage.sizing.fleet.existing import POOLED, not_mixed
 from tonnage.sizing.fleet.mixed import Fleets, Kind, whole
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
+from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import candidate
+from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import system_for
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.sizing.loads.runs import Runs
-    from tonnage.sizing.question import Question
-    from tonnage.sizing.search.deployment_capacity import Sized
-    from tonnage.spec.hardware import Gpu
-    from tonnage.spec.lengths import Lengths, Pairs
+from tonnage.spec.hardware import Gpu
+from tonnage.spec.lengths import Lengths, Pairs
 
 MOST_KINDS = 3
 """Kinds of system of which two are combined: the cheapest alone first, then kinds that do not meet
