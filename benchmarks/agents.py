@@ -2,6 +2,7 @@
 claim asked directly.
 
     ./benchmark agents [--seeds 1,2,3] [--monotone] [--write] [--only h200/glm-4.6] [--sessions 400]
+    ./benchmark agents --halves 8
     ./benchmark agents --replay [--aisimulate PYTHON]
 
 The first prints the table of docs/tasks.md (``--write`` puts it there): systems, sessions of
@@ -9,6 +10,9 @@ a system with and without the memory below the KV cache, the share of prompt tok
 caches, and CPU seconds. With ``--seeds`` the whole fleet of each answer runs with other random
 numbers, and the limits that it breaks are named. With ``--monotone`` looser limits, more memory and
 more sessions are asked for the first pair.
+
+``--halves`` draws as many halves of the recorded sessions and prints how far the table of
+``size --session-tiers`` of one is from that of the other.
 
 ``--replay`` prints CPU seconds and memory of the recorded sessions read and simulated one after
 another, and with ``--aisimulate`` those of AISimulate's replay of the same requests in the
@@ -21,6 +25,7 @@ import argparse
 import gzip
 import json
 import resource
+import statistics
 import subprocess
 import tempfile
 import time
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tonnage.sizing.search.deployment_capacity import Sized
+    from tonnage.spec.recorded_sessions import RecordedSessions
 
 ROOT = Path(__file__).resolve().parents[1]
 SESSIONS = ROOT.parent / "shared" / "data" / "traces" / "agentic" / "claude_code_150.jsonl.gz"
@@ -158,6 +164,75 @@ def _grows(values: Sequence[float]) -> str:
     )
 
 
+HALVED = {"precision": "fp8", "tp": "4"}
+"""What the deployment of the halves is held to."""
+
+
+def halves(draws: int, seed: int = 11) -> Iterator[tuple[dict[tuple[float, float], float], float]]:
+    """For each of so many random halves of the recorded sessions: the logarithm of what a cell of
+    one half's table is over that of the other, for the cells that both have, and the share of cells
+    that are as near as their intervals say in 80 % of all halves.
+    """
+    import math
+
+    import numpy as np
+
+    best = best_of(**asked("h200", "glm-4.6", 400, **HALVED))
+    if best is None:
+        raise SystemExit("the question of the halves has no answer")
+    recorded = best.contender.instance.recorded_sessions
+    if recorded is None:
+        raise SystemExit(f"{SESSIONS}: holds no sessions")
+    rng = np.random.default_rng(seed)
+    for _ in range(draws):
+        order = rng.permutation(len(recorded))
+        first, second = (_cells(best, recorded.some(order[place::2])) for place in (0, 1))
+        both = [cell for cell in first if first[cell][0] and second[cell][0]]
+        apart = {cell: math.log(first[cell][0] / second[cell][0]) for cell in both}
+        inside = [
+            abs(apart[cell]) < math.hypot(_half_width(first[cell]), _half_width(second[cell]))
+            for cell in both
+        ]
+        yield apart, sum(inside) / len(inside)
+
+
+def _half_width(cell: tuple[float, float, float]) -> float:
+    import math
+
+    _, least, most = cell
+    return math.log(most / least) / 2 if least else math.inf
+
+
+def _cells(best: Sized, recorded: RecordedSessions) -> dict[tuple[float, float], Any]:
+    """Sessions on an instance of a deployment at each cell of the table, and between which numbers
+    they are, were these the recorded sessions.
+    """
+    from dataclasses import replace
+
+    from tonnage.sizing.loads.runs import Runs
+    from tonnage.sizing.session_tiers import (
+        FIRST_TOKENS_S,
+        SLOWDOWNS,
+        curve_of,
+        sampling_errors,
+        tier_limits,
+    )
+
+    contender, runs = best.contender, Runs()
+    traffic = contender.instance.traffic
+    sharing = traffic.sharing and replace(traffic.sharing, recorded=recorded)
+    instance = runs.instance(contender.instance.deployment, replace(traffic, sharing=sharing))
+    ready = replace(contender.ready, instance=instance)
+    curve = curve_of(replace(best, contender=replace(contender, runs=runs, ready=ready)))
+    errors = sampling_errors(recorded, instance)
+    return {
+        (slowdown, seconds): curve.between(
+            best.slowdown.tightened(tier_limits(slowdown, seconds)), *errors
+        )
+        for slowdown, seconds in product(SLOWDOWNS, FIRST_TOKENS_S)
+    }
+
+
 DEPLOYED = {
     "model": "kimi-k2.5",
     "gpu": "b200",
@@ -276,6 +351,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="")
     parser.add_argument("--monotone", action="store_true")
     parser.add_argument("--write", action="store_true", help="put the table into the page")
+    parser.add_argument("--halves", type=int, default=0, help="draws of half of the sessions")
     parser.add_argument("--replay", action="store_true")
     parser.add_argument("--aisimulate", default="", help="a Python that has AISimulate")
     args = parser.parse_args()
@@ -283,6 +359,22 @@ def main() -> None:
     if args.replay:
         print(replay())
         print(theirs(args.aisimulate) if args.aisimulate else "")
+        return
+    if args.halves:
+        medians, shares, asked_cell = [], [], []
+        for apart, inside in halves(args.halves):
+            medians.append(statistics.median(map(abs, apart.values())))
+            shares.append(inside)
+            asked_cell.append(abs(apart[1.5, 10.0]))
+            print(
+                f"median cell {medians[-1]:.1%} apart, limits of the question {asked_cell[-1]:.1%},"
+                f" {inside:.0%} of cells within their intervals",
+                flush=True,
+            )
+        print(
+            f"median of {args.halves}: {statistics.median(medians):.1%}, limits of the question"
+            f" {statistics.median(asked_cell):.1%}; {statistics.mean(shares):.0%} within"
+        )
         return
     if args.monotone:
         for line in monotone(*pairs[0], args.sessions):

@@ -31,6 +31,8 @@ def checkout(tmp_path: Path) -> Path:
     """A commit of a module and of two test files."""
     for path, text in {
         "src/tonnage/plan/plan.py": "",
+        "src/tonnage/units.py": "",
+        "tests/test_units.py": "",
         "tests/plan/test_plan.py": "def test_a_lesson(): ...",
         "tests/cost/test_year.py": "def test_more(): ...",
     }.items():
@@ -54,3 +56,5 @@ def test_quick_takes_the_folders_of_what_changed(checkout: Path) -> None:
     (checkout / "src/tonnage/plan/plan.py").write_text("x = 1")
     (checkout / "tests/cost/test_new.py").write_text("")
     assert called("changed", checkout) == ["tests/cost/test_new.py", "tests/plan"]
+    (checkout / "src/tonnage/units.py").write_text("x = 1")
+    assert called("changed", checkout)[-1] == "tests/test_units.py"

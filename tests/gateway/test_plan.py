@@ -16,6 +16,7 @@ from tonnage import api
 from tonnage.api.running.gateway import VERSION, haproxy_of
 from tonnage.cli.main import run
 from tonnage.errors import InputError
+from tonnage.gateway.haproxy import whole_weights
 
 ROOT = Path(__file__).parents[2]
 
@@ -179,3 +180,11 @@ def test_hosts_that_are_names_or_addresses_are_taken(host: str) -> None:
     written = f"[{host}]" if ":" in host else host
     settings = api.gateway_settings(backends=(f"http://{written}:8001",), host=host)
     assert f"server {written}:8001 {written}:8001" in haproxy_of(settings)
+
+
+def test_weights_of_haproxy_are_whole_and_hardly_off() -> None:
+    """6 of 256 would be 7 % less than 6.47; 5 of 198 is 0.1 % off."""
+    assert whole_weights([9.68492, 0.244709]) == [198, 5]
+    assert whole_weights([1.0, 1.0]) == [256, 256]
+    assert whole_weights([3.0, 1.0]) == [255, 85]
+    assert whole_weights([1000.0, 1.0])[1] == 1

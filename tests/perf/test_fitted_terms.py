@@ -37,7 +37,7 @@ from tonnage.perf.step_terms import TERMS
 from tonnage.perf.terms import client_turnaround_s, coefficients, resolve, step_model
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.calibration import MULTIPLIERS
-from tonnage.spec.catalog import find_engine, models
+from tonnage.spec.catalog import find_engine, find_gpu, models
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
 
@@ -69,7 +69,7 @@ DEPLOYMENTS = (
     ("deepseek-v3.2", H200, "fp8", 8, "vllm-0.19", 1, 1),
     ("minimax-m2.5", "mi355x", "fp8", 2, "vllm-0.19", 1, 1),
     ("gpt-oss-120b", "mi300x", "mxfp4", 1, "vllm-0.19", 1, 1),
-    ("llama-3.1-8b", "mi300x", "fp8", 1, "tensorrt-llm-0.9", 1, 1),
+    ("llama-3.1-8b", H100, "fp8", 1, "tensorrt-llm-0.9", 1, 1),
     ("deepseek-r1", "mi355x", "fp8", 8, "sglang", 1, 1),
     ("deepseek-v3.2", H200, "fp8", 8, "tensorrt-llm-0.9", 1, 1),
     ("deepseek-v4-pro", B200, "mxfp4+rest-fp8", 8, "sglang-0.5", 1, 1),
@@ -131,7 +131,10 @@ def test_a_fitted_term_moves_the_coefficients_that_name_it() -> None:
     windowed = next(d for d in deployments if d.model.windowed_layers and d.engine == "nim-2024")
     # no model of the catalog has both
     apart = replace(windowed, model=replace(windowed.model, kv_heads=windowed.model.heads))
-    for d in (*deployments, apart):
+    # a generation has the term, and none of its GPUs an engine that uses it
+    of_nvidia = next(d for d in deployments if d.model.name == "llama-3.1-8b")
+    of_amd = replace(of_nvidia, gpu=find_gpu("mi300x"))
+    for d in (*deployments, apart, of_amd):
         for group, owner, key, term in terms_by_key(shipped(), known()):
             assert term is not None
             if speaks_for(d, group, owner):

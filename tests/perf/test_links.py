@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tonnage
+from tests.questions import plans_with
 from tonnage.api import deployment_of
 from tonnage.api.running.plans import planned
 from tonnage.errors import InputError, option
@@ -21,6 +22,8 @@ from tonnage.plan.notes import WideOverPcie
 from tonnage.report.plans.candidates import larger_text
 from tonnage.report.plans.notes import warning_text
 from tonnage.spec.catalog import find_gpu
+
+few_parts = plans_with()
 
 TOPOLOGY = """\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
 GPU0\t X \t{near}\t{far}\t{far}\t0-31\t0

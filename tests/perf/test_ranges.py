@@ -21,7 +21,7 @@ from tonnage.perf.ranges import (
 )
 from tonnage.perf.terms import step_model
 from tonnage.perf.terms_file import shipped
-from tonnage.spec.catalog import find_gpu, find_model, gpus, models
+from tonnage.spec.catalog import find_engine, find_gpu, find_model, gpus, models
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
 from tools.fit.modern.rows import facts_of, lines_of
@@ -89,7 +89,9 @@ PLAIN = ("trtllm_static_batch.csv", "nim_inflight.csv", "trtllm_throughput.csv")
 
 
 def made(model: str, gpu: str, precision: str) -> Deployment:
-    return deployment_of(model=model, gpu=gpu, precision=precision, tp=1, engine="vllm")
+    """A deployment on the newest vLLM that runs on the GPU."""
+    engine = "vllm-0.19" if find_engine("vllm").excluded(find_gpu(gpu)) else "vllm"
+    return deployment_of(model=model, gpu=gpu, precision=precision, tp=1, engine=engine)
 
 
 def measured() -> tuple[set[str], set[str]]:

@@ -107,3 +107,12 @@ def test_a_faster_instance_holds_more_requests() -> None:
     view = idle(2, weight=[4.0, 1.0])._replace(requests=[3, 1])
     assert ROUTERS["least-outstanding"](view, Asked(0, -1, 1), memory_of(2)) == 0
     assert ROUTERS["power-of-two"](view, Asked(0, -1, 1), memory_of(2)) == 0
+
+
+def test_a_busy_instance_counts_one_more_as_in_leastconn() -> None:
+    """HAProxy's key is (requests + 1) / weight, and 0 where there are none."""
+    memory = memory_of(2)
+    slow = idle(2, weight=[40.0, 1.0])
+    for counts, chosen in (([39, 0], 1), ([41, 1], 0), ([78, 1], 0), ([80, 1], 1)):
+        view = slow._replace(requests=counts)
+        assert ROUTERS["least-outstanding"](view, Asked(0, -1, 1), memory) == chosen

@@ -16,7 +16,7 @@ ASKED: dict[str, Any] = {
     "engine": "vllm",
     "isl": 2000,
     "osl": 100,
-    "peak_rps": 120,
+    "peak_rps": 140,
     "router": "random",
     "ttft": "p95<=1s",
     "itl": "p99<=20ms",

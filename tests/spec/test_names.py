@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.questions import plans_with
 from tonnage import api
 from tonnage.errors import InputError, UnknownName
 from tonnage.spec.catalog import (
@@ -21,6 +22,8 @@ from tonnage.spec.catalog import (
     system_of,
 )
 from tonnage.spec.catalog.price_list import catalog_prices
+
+few_parts = plans_with()
 
 MEANT: dict[str, dict[str, str]] = yaml.safe_load(
     (Path(__file__).parent / "spellings.yaml").read_text(encoding="utf-8")

@@ -100,6 +100,24 @@ class Long:
     in_flight: int
 
 
+def whole_weights(weights: Sequence[float]) -> list[int]:
+    """Weights of servers as whole numbers up to ``HEAVIEST``, by the largest one for which none is
+    off by more of itself than it has to be.
+    """
+
+    def scaled(largest: int) -> list[int]:
+        return [max(1, round(largest * weight / max(weights))) for weight in weights]
+
+    def error(largest: int) -> float:
+        shares = scaled(largest)
+        return max(
+            abs(share * max(weights) / largest / weight - 1)
+            for share, weight in zip(shares, weights, strict=True)
+        )
+
+    return scaled(min(range(HEAVIEST, 0, -1), key=error))
+
+
 def configuration(
     servers: Servers,
     policy: str,
@@ -155,8 +173,8 @@ def configuration(
 
 
 def _lines(servers: Servers) -> Iterator[str]:
-    heaviest = max(weight for _, weight, _ in servers)
-    for place, (address, weight, count) in enumerate(servers):
+    shares = whole_weights([weight for _, weight, _ in servers])
+    for place, (address, _, count) in enumerate(servers):
         name = f"kind-{place + 1}" if "$" in address else address
         server = f"server {name}" if count == 1 else f"server-template kind-{place + 1}- {count}"
-        yield f"    {server} {address} weight {max(1, round(HEAVIEST * weight / heaviest))}"
+        yield f"    {server} {address} weight {shares[place]}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from tonnage.plan.candidate import Identity
-from tonnage.plan.limit import Bound
+from tonnage.plan.limit import Bound, Breach
 from tonnage.spec.typed_values import strict
 
 # coefficient of variation of the gaps from which arrivals are called bursty: a Poisson peak is too
@@ -246,6 +246,22 @@ class HeldTier:
     systems: int | None  # that the load takes then, spare ones left out; None likewise
 
 
+HowKept = Literal["recompute", "pin", "cache", "offload"]
+
+
+@strict
+class KeptCache:
+    """Sessions that a system holds by what becomes of the cache of a session that waits."""
+
+    # "recompute": it is dropped with every answer; "pin": it stays, so that a session is admitted
+    # only where its largest context fits; "cache": it stays until others need the room; "offload":
+    # it goes to the memory below then
+    how: HowKept
+    per_system: float  # sessions at once inside the limits of the question; 0 where none are
+    systems: int | None  # for the sessions of the question; None likewise
+    alone: Breach | None = None  # what a single session breaks where none are; None likewise
+
+
 @strict
 class HeldSessions:
     """The behaviour of recorded sessions on the chosen deployment."""
@@ -273,9 +289,7 @@ class HeldSessions:
     source: str
     offloader: str = ""  # what keeps blocks below the KV cache; "" for plain tiers, or none
     tiers: tuple[HeldTier, ...] = ()  # the KV cache, and each memory below it; empty without any
-
-
-HowKept = Literal["recompute", "pin", "cache", "offload"]
+    kept: tuple[KeptCache, ...] = ()  # what becomes of the cache of a session that waits
 
 
 @strict
@@ -286,18 +300,10 @@ class SpeedTier:
     slowdown_p90: float
     further_ttft_p95_ms: float
     per_system: float  # sessions at once; 0 where no load is inside the limits
-    systems: int | None  # for the sessions of the question; None likewise
-
-
-@strict
-class KeptCache:
-    """Sessions that a system holds by what becomes of the cache of a session that waits."""
-
-    # "recompute": it is dropped with every answer; "pin": it stays, so that a session is admitted
-    # only where its largest context fits; "cache": it stays until others need the room; "offload":
-    # it goes to the memory below then
-    how: HowKept
-    per_system: float  # sessions at once inside the limits of the question; 0 where none are
+    # least, most: between which it is with a probability of 80 %, for sessions like the recorded
+    # ones
+    least: float
+    most: float
     systems: int | None  # for the sessions of the question; None likewise
 
 
@@ -306,20 +312,24 @@ class Admission:
     """More sessions than the limits allow, with and without admission by session."""
 
     over: float  # sessions that want to run at once, over the number that the limits allow
-    # slowdown_p90, further_ttft_p95_ms: without admission, as predicted; None where not measured
+    # slowdown_p90, further_ttft_p95_ms: without admission, at the asked confidence; None where not
+    # measured
     slowdown_p90: float | None
     further_ttft_p95_ms: float | None
     # until a session may begin where only as many as the limits allow are admitted, on average, if
     # one wants to begin as soon as another one is over
     wait_seconds: float
+    # per_hour, per_hour_admitted: sessions that an instance ends in an hour, without admission and
+    # with it
+    per_hour: float
+    per_hour_admitted: float
 
 
 @strict
 class SessionTiers:
-    """Recorded sessions on the choice at other limits, and what to do with waiting ones."""
+    """Recorded sessions on the choice at other limits, and more of them than these allow."""
 
     speeds: tuple[SpeedTier, ...]
-    kept: tuple[KeptCache, ...]
     admission: tuple[Admission, ...]
 
 

@@ -10,8 +10,9 @@ sees what it has sent and what has come back (``requests``, ``tokens``), what it
 ``/metrics`` (``kv_used``), what it remembers of the prefixes that it sent where (``matched``),
 which instances pass their health checks (``available``) and the weights that were configured.
 
-Sources: smooth weighted round robin is that of nginx (ngx_http_upstream_round_robin.c); two random
-choices after Mitzenmacher, "The power of two choices in randomized load balancing" (2001); session
+Sources: smooth weighted round robin is that of nginx (ngx_http_upstream_round_robin.c); the
+fewest outstanding by weight is that of HAProxy (src/lb_fwlc.c, read 2026-11-28); two random choices
+after Mitzenmacher, "The power of two choices in randomized load balancing" (2001); session
 affinity by rendezvous hashing after Thaler and Ravishankar, "Using name-based mappings to increase
 hit rates" (1998); the balance test of prefix routing follows the cache_aware policy of vllm-router.
 """
@@ -165,14 +166,17 @@ def power_of_two(view: View, request: Request, memory: Memory) -> int:
 
 
 def least(view: View, loads: Sequence[int], memory: Memory) -> int:
-    """The available instance with the smallest load for its weight; equal ones take turns."""
-    best, i = NO_INSTANCE, memory.last[0]
+    """The available instance with the smallest load for its weight; equal ones take turns.
+
+    A busy one counts one more than it has, as in HAProxy's ``leastconn``: a slow instance that has
+    a request gets the next one later than its weight says.
+    """
+    best, smallest, i = NO_INSTANCE, 0.0, memory.last[0]
     for _ in range(len(loads)):
         i = i + 1 if i + 1 < len(loads) else 0
-        if view.available[i] and (
-            best < 0 or loads[i] * view.weight[best] < loads[best] * view.weight[i]
-        ):
-            best = i
+        load = (loads[i] + min(loads[i], 1)) / view.weight[i]
+        if view.available[i] and (best < 0 or load < smallest):
+            best, smallest = i, load
     if best >= 0:
         memory.last[0] = best
     return best

@@ -4,20 +4,17 @@ memory goes.
 The terms are the mean over the engine steps of a simulated run at the highest load inside the
 limits, each step taken apart by the formula that estimated it (``perf/vectorised_step.py``), so
 that the terms add up to the step. Of two pools they are the steps of the pool that ends the load.
-Recorded sessions are described on the fleet that the plan counts on.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.plan.candidate import CurvePoint, Mark
-from tonnage.plan.demand import HeldSessions, HeldTier
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
 from tonnage.plan.plan import Explanation, StepTerm
-from tonnage.results.metrics import Summary, TtftParts, summarize
+from tonnage.results.metrics import Summary, TtftParts
 from tonnage.simulator.first_token import ttft_parts
 from tonnage.simulator.request import (
     ALL_TOKENS,
@@ -32,7 +29,6 @@ from tonnage.sizing.loads.fleet_check import Replayed, fleet_record, fleet_seen
 from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, middle
 from tonnage.sizing.loads.load_scan import WIDTH, on_lattice, place_of, statistic_s, worst_limit
 from tonnage.sizing.loads.runs import CLOSED_ROUNDS
-from tonnage.spec.kv_tiers import OFF, KvTiers
 from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -40,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.perf.step import Drafting
-    from tonnage.sizing.search.deployment_capacity import Contender, Sized
+    from tonnage.sizing.search.deployment_capacity import Sized
 
 
 MOST_STEPS = 50_000
@@ -224,109 +220,4 @@ def _point(best: Sized, rate: float, mark: Mark, saturation: float) -> CurvePoin
         itl_ms=summary.itl_ms,
         tpot_ms=summary.tpot_ms,
         e2e_ms=summary.e2e_ms,
-    )
-
-
-def held_sessions(best: Sized) -> HeldSessions | None:
-    """What sessions are like at the load that the plan counts on; None where the load is none of
-    recorded sessions.
-    """
-    contender, question = best.contender, best.contender.question
-    instance, source = contender.running, question.demand.source
-    recorded = instance.recorded_sessions
-    if recorded is None or source.trace_requests is None:
-        return None
-    record = middle(
-        instance.open(best.rate, instance.requests_of(best.rate, SURE), instance.traffic.seed)
-    )
-    session_latencies = summarize(record).sessions
-    hits = float(record.cached_tokens.sum() / record.isl.sum())
-    prompts = float(recorded.isl.sum()) / len(recorded)
-    slowdown = None if session_latencies is None else session_latencies.slowdown_ms
-    return HeldSessions(
-        at_once=source.sessions or 0.0,
-        per_instance=best.rate / recorded.pace,
-        per_system=best.rate / recorded.pace * best.instances / best.systems,
-        requests=recorded.requests,
-        input_tokens=prompts,
-        computed_tokens=prompts * (1 - hits),
-        output_tokens=float(recorded.osl.sum()) / len(recorded),
-        hit_rate=hits,
-        seconds=float(recorded.lasts_s.mean()),
-        slowdown_p50=None if slowdown is None or slowdown.p50 is None else slowdown.p50 / 1e3,
-        slowdown_p90=None if slowdown is None or slowdown.p90 is None else slowdown.p90 / 1e3,
-        first_ttft_p95_ms=None
-        if session_latencies is None
-        else session_latencies.first_ttft_ms.p95,
-        further_ttft_p95_ms=None
-        if session_latencies is None
-        else session_latencies.further_ttft_ms.p95,
-        left_out=1 - len(recorded.isl) / source.trace_requests,
-        source=recorded.source,
-        offloader=instance.below[0].name,
-        tiers=_tiers(best),
-    )
-
-
-def _tiers(best: Sized) -> tuple[HeldTier, ...]:
-    """What the GPUs' KV cache holds alone, and with each memory below it; empty without any."""
-    contender, memory = best.contender, best.contender.instance.memory
-    rules, tiers = contender.instance.below
-    recorded, gpus = (
-        contender.instance.recorded_sessions,
-        contender.ready.trial.deployment.parallelism.gpus,
-    )
-    if recorded is None or not tiers:
-        return ()
-    pace, density = recorded.pace, best.instances / best.systems
-    cache = HeldTier(
-        name="KV cache",
-        bytes_per_instance=memory.kv_budget_bytes * gpus,
-        per_system=None,
-        systems=None,
-    )
-    below = [
-        HeldTier(
-            name=tier.name,
-            bytes_per_instance=tier.size or 0,
-            bytes_per_second=tier.speed,
-            latency_seconds=tier.latency_s,
-            per_system=best.rate / pace * density,
-            systems=best.systems,
-        )
-        for tier in tiers
-    ]
-    # The fleet of the choice was checked, and may carry less than one instance by itself: with
-    # fewer memories it is taken to lose as much
-    whole = contender.needed(best.slowdown, care=best.care)
-    checked = min(1.0, best.rate / whole[1].rate) if isinstance(whole, tuple) else 1.0
-    held_tiers = []
-    for count, held_tier in enumerate((cache, *below[:-1])):
-        fewer = KvTiers(tiers=tiers[:count], offloader=rules.name) if count else OFF
-        needed = with_tiers(contender, fewer).needed(best.slowdown, care=best.care)
-        rate = checked * needed[1].rate if isinstance(needed, tuple) else None
-        systems = None if rate is None else contender.layout.carrying(contender.load, rate).systems
-        held_tiers.append(
-            replace(
-                held_tier,
-                per_system=None if rate is None else rate / pace * density,
-                systems=systems,
-            )
-        )
-    return (*held_tiers, below[-1])
-
-
-def with_tiers(contender: Contender, tiers: KvTiers) -> Contender:
-    """The same deployment with other memories below its KV cache."""
-    question, ready = contender.question, contender.ready
-    if question.sharing is None or ready.instance.traffic.sharing is None:
-        raise ValueError("tiers of a question whose prompts share nothing")
-    traffic = replace(
-        ready.instance.traffic, sharing=replace(ready.instance.traffic.sharing, tiers=tiers)
-    )
-    other = replace(question, sharing=replace(question.sharing, tiers=tiers))
-    return replace(
-        contender,
-        question=other,
-        ready=replace(ready, instance=contender.runs.instance(ready.trial.deployment, traffic)),
     )

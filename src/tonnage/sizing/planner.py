@@ -10,7 +10,7 @@ from tonnage.plan.candidate import Candidate
 from tonnage.plan.demand import Existing
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import pareto
-from tonnage.sizing.explain import explained, held_sessions, load_curve
+from tonnage.sizing.explain import explained, load_curve
 from tonnage.sizing.extrapolation import beyond
 from tonnage.sizing.fleet.existing import existing
 from tonnage.sizing.fleet.routers import (
@@ -29,7 +29,7 @@ from tonnage.sizing.search.candidate import candidate, reachable
 from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.sensitivity import narrow_cache, narrowable, sensitivity, unreached
-from tonnage.sizing.session_tiers import session_tiers
+from tonnage.sizing.session_tiers import held_sessions, session_tiers
 
 __all__ = ["Progress", "Runs", "no_progress", "size"]
 

@@ -196,6 +196,10 @@ class RecordedSessions:
         fits = self.isl + self.osl <= longest
         return self if fits.all() else self._kept(fits)
 
+    def some(self, sessions: Ints) -> RecordedSessions:
+        """Some of the sessions, in their order."""
+        return replace(self._kept(np.isin(self.session, sessions)), change=self.change)
+
     def _kept(self, fits: NDArray[np.bool_]) -> RecordedSessions:
         """Some of the requests: who waited for one that is left out waits for the ones it waited
         for, and as much longer.

@@ -247,3 +247,21 @@ def test_the_price_list_of_the_manual_can_be_read() -> None:
     overrides = yaml.safe_load(listed)
     assert set(overrides) == set(KEYS)
     assert problems(overrides) == []
+
+
+def test_reserved_machines_are_offers_for_years_by_the_same_rule() -> None:
+    prices = catalog_prices()
+    (tier,) = prices.reserved_tiers("h100-sxm-80gb", 1, 3)
+    assert tier.machine_gpus == 8
+    assert tier.offer.offer.startswith("AWS p5.48xlarge reserved 3 years")
+    # prices of the GPU without its machine are no offers, and none is for one year
+    assert all("SKU" not in offer.offer for offer in tier.offers)
+    assert prices.reserved_tiers("h100-sxm-80gb", 1, 1) == ()
+    named = prices.with_overrides({"cloud_offer": "Azure"})
+    assert named.reserved_tiers("h100-sxm-80gb", 1, 3) == ()
+    own = prices.with_overrides({"cloud": {"h100": 2}})
+    assert own.reserved_tiers("h100-sxm-80gb", 1, 3) == ()
+    kept = {"value": 1, "gpus": 8, "terms": "reserved 3 years"}
+    both = prices.with_overrides({"cloud": {"h100": {"kept": kept, "hourly": 2}}})
+    assert [tier.offer.offer for tier in both.cloud_tiers("h100-sxm-80gb")] == ["hourly"]
+    assert [tier.offer.offer for tier in both.reserved_tiers("h100-sxm-80gb", 1, 3)] == ["kept"]

@@ -17,6 +17,7 @@ from tonnage.plan.demand import (
     Region,
     Regions,
     SessionTiers,
+    SpeedTier,
 )
 from tonnage.plan.fleet import Autoscaling, AutoscalingCost, BehindRouter, OverHours, WhyNot
 from tonnage.plan.limit import Limit
@@ -37,7 +38,7 @@ from tonnage.report.numbers import (
 )
 from tonnage.report.plans.cost import NAMES, owned_and_cheapest, yearly
 from tonnage.report.plans.deployments import deployment_text, name_of
-from tonnage.report.plans.question import bound_text
+from tonnage.report.plans.question import alone_text, bound_text
 from tonnage.results.metrics import Latencies
 from tonnage.spec.deployment import LimitMetric, Statistic
 
@@ -340,30 +341,60 @@ def growth_text(growth: Growth, systems: int) -> str:
 
 
 HOW_KEPT = {
-    "recompute": "dropped",
+    "offload": "offloaded",
     "pin": "pinned",
-    "cache": "in the KV cache",
-    "offload": "also below it",
+    "cache": "evicted when others need the room",
+    "recompute": "recomputed",
 }
 """What becomes of the cache of a session that waits."""
 
 
-def session_tiers_text(found: SessionTiers) -> str:
-    """The sessions of a system by what becomes of a waiting session's cache, and admission."""
-    kept = ", ".join(
-        f"{HOW_KEPT[cache.how]} {number(cache.per_system)}"
-        + ("" if cache.systems is None else f" ({counted(cache.systems, 'system')})")
-        for cache in found.kept
-    )
-    first = found.admission[0]
-    without = (
-        ""
-        if first.slowdown_p90 is None
-        else f"without admission {first.slowdown_p90:.2f}× as slow as alone, "
-    )
+def kept_text(plan: Plan) -> str:
+    """The systems and the money that each way to treat a waiting session's cache takes; "" without
+    recorded sessions.
+    """
+    if plan.sessions is None:
+        return ""
+    caches = {cache.how: cache for cache in plan.sessions.kept}
+    clauses = []
+    for how, name in HOW_KEPT.items():
+        cache = caches.get(how)  # type: ignore[call-overload]
+        if cache is None:
+            continue
+        if cache.systems is None:
+            alone = "" if cache.alone is None else f": {alone_text(cache.alone)}"
+            clauses.append(f"{name} no number{alone}")
+            continue
+        money = "".join(
+            f", {usd(cache.systems * year)} USD a year on-prem" for year in _usd_per_system(plan)
+        )
+        clauses.append(f"{name} {counted(cache.systems, 'system')}{money}")
+    return f"a waiting session's cache {'; '.join(clauses)}" if clauses else ""
+
+
+def _usd_per_system(plan: Plan) -> list[float]:
+    """USD a year that one system of the choice costs on-prem, where that is known."""
+    if plan.choice is None:
+        return []
+    return [
+        (way.total_usd_per_year or 0.0) / plan.choice.systems
+        for way in owned_and_cheapest(yearly(plan))
+        if way.where == "on-prem"
+    ]
+
+
+def admission_text(tiers: SessionTiers) -> str:
+    """More sessions than the limits allow, without and with admission by session."""
+    first = tiers.admission[0]
+    without = [f"{number(first.per_hour)} end in an hour on an instance"]
+    if first.slowdown_p90 is not None:
+        without.insert(0, f"{first.slowdown_p90:.2f}× as slow as alone")
+    if first.further_ttft_p95_ms is not None:
+        without.insert(1, f"further TTFT p95 {span(first.further_ttft_p95_ms / 1e3)}")
     return (
-        f"sessions a system with a waiting session's cache {kept}; with {percent(first.over - 1)}"
-        f" more sessions {without}with it {span(first.wait_seconds)} until one begins"
+        f"with {percent(first.over - 1)} more sessions than the limits allow, without it"
+        f" {', '.join(without)}; with it {number(first.per_hour_admitted)} end, and one waits"
+        f" {span(first.wait_seconds)} until it begins"
     )
 
 
@@ -376,16 +407,25 @@ def session_tiers_section(plan: Plan) -> Section:
     cells = {(tier.slowdown_p90, tier.further_ttft_p95_ms): tier for tier in tiers.speeds}
     header = ("p90 slowdown", *(f"further TTFT p95 ≤ {limit / 1e3:g} s" for limit in seconds))
     rows = tuple(
-        (f"≤ {slowdown:g}×", *(number(cells[slowdown, limit].per_system) for limit in seconds))
+        (f"≤ {slowdown:g}×", *(_cell(cells[slowdown, limit]) for limit in seconds))
         for slowdown in sorted({tier.slowdown_p90 for tier in tiers.speeds})
     )
-    caption = "Sessions at once on a system, at the asked confidence, by short runs"
+    caption = (
+        "Sessions at once on a system, at the asked confidence; in brackets where 80% of recordings"
+        " of as many sessions put it"
+    )
     return section(
         "session-tiers",
         "Sessions at other limits",
         Table(caption=caption, header=header, rows=rows),
-        Text(sentence_of(session_tiers_text(tiers))),
+        Text(sentence_of(f"Admission by session: {admission_text(tiers)}")),
     )
+
+
+def _cell(tier: SpeedTier) -> str:
+    if not tier.per_system:
+        return "none"
+    return f"{number(tier.per_system)} ({number(tier.least)} to {number(tier.most)})"
 
 
 def regions_text(found: Regions) -> str:
@@ -608,15 +648,10 @@ def _tiers(plan: Plan, held: HeldSessions) -> list[str]:
             clauses.append(f"{where} adds nothing to {number(before.per_system)} a system")
             continue
         gain = f"{where} raises {number(before.per_system)} a system to {number(tier.per_system)}"
-        fewer, choice = before.systems - tier.systems, plan.choice
-        if fewer > 0 and choice is not None:
-            owned = [
-                way.total_usd_per_year or 0.0
-                for way in owned_and_cheapest(yearly(plan))
-                if way.where == "on-prem"
-            ]
+        fewer = before.systems - tier.systems
+        if fewer > 0:
             money = "".join(
-                f", {usd(fewer * year / choice.systems)} USD a year on-prem" for year in owned
+                f", {usd(fewer * year)} USD a year on-prem" for year in _usd_per_system(plan)
             )
             gain += f" and saves {fewer} of {before.systems} systems{money}"
         clauses.append(gain)

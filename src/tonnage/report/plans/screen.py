@@ -58,14 +58,15 @@ from tonnage.report.plans.cost import cost_text, power_text
 from tonnage.report.plans.deployments import narrow_cache_text, other_way_text
 from tonnage.report.plans.explained import explained_section, risk_text, spread_text
 from tonnage.report.plans.fleet import (
+    admission_text,
     autoscaling_text,
     day_text,
     existing_text,
     growth_text,
+    kept_text,
     prefix_cache_text,
     regions_text,
     router_text,
-    session_tiers_text,
     sessions_text,
 )
 from tonnage.report.plans.horizon import horizon_text
@@ -148,9 +149,10 @@ def answer_rows(plan: Plan) -> Rows:
             ("Standby", "" if best.standby is None else standby_text(best.standby)),
             ("Autoscaling", "" if plan.autoscaling is None else autoscaling_text(plan.autoscaling)),
             ("Sessions", sessions_text(plan)),
+            ("Waiting", kept_text(plan)),
             (
-                "Waiting",
-                "" if plan.session_tiers is None else session_tiers_text(plan.session_tiers),
+                "Admission",
+                "" if plan.session_tiers is None else admission_text(plan.session_tiers),
             ),
             ("Prefix hits", prefix_cache_text(plan.prefix_cache, best.systems)),
             ("A day", "" if day is None else day_text(day)),

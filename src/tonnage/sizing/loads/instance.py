@@ -456,6 +456,13 @@ class Instance:
         cap = max(WITHIN_S * rate * instances, ALONE_REQUESTS)
         return min(fewest[0] << max(0, math.ceil(math.log2(least / fewest[0]))), round(cap))
 
+    def held_rate(self, rate: float) -> float:
+        """Requests per second of the run that stands for a rate: of sessions a whole number of
+        them.
+        """
+        recorded = self.recorded_sessions
+        return rate if recorded is None else clients_at(recorded, rate) * recorded.pace
+
     def open(self, rate: float, requests: int, seed: int, instances: int = 1) -> Requests:
         """The requests of an open loop at ``rate`` requests per second for each of so many
         instances; of sessions those of one instance.

@@ -258,10 +258,8 @@ class LoadScan:
                 if over.growth <= 1.0
                 else 0.0
             )
-            rate, limit = (
-                on_lattice(low) * (top / on_lattice(low)) ** share,
-                worst_limit(over.summary, slo),
-            )
+            least = self.instance.held_rate(on_lattice(low))
+            rate, limit = least * (top / least) ** share, worst_limit(over.summary, slo)
         if rate <= above:
             return self._broken(high, slo, care)
         return Highest(rate=rate, summary=below.summary, limit=limit)
@@ -271,7 +269,7 @@ class LoadScan:
         that is lower.
         """
         if self.settles(high):
-            return self.seen(high, care), on_lattice(high)
+            return self.seen(high, care), self.instance.held_rate(on_lattice(high))
         return self.runs.open(self.instance, self.instances, self.most, care), self.most
 
     def _broken(self, place: int, slo: Slo, care: Care) -> Broken:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from threading import RLock
 from typing import TypeVar, cast
 
 from tonnage.results.metrics import Summary, summarize
@@ -83,6 +84,7 @@ class Runs:
         self._by_request = False
         self._instances: dict[tuple[Deployment, Traffic], Instance] = {}
         self._kept: dict[Hashable, object] = {}
+        self._making: dict[Hashable, RLock] = {}
         self.keep_requests(slo)
 
     def keep_requests(self, slo: Slo) -> None:
@@ -110,11 +112,16 @@ class Runs:
         return self._instances[key]
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made for that key, made now if it was not; two threads that ask at once may both
-        make it, to the same end.
+        """What was made for that key, made now if it was not; of threads that ask at once the first
+        makes it and the others wait.
         """
         if key not in self._kept:
-            self._kept[key] = make()
+            with self._making.setdefault(key, RLock()):
+                try:
+                    if key not in self._kept:
+                        self._kept[key] = make()
+                finally:
+                    self._making.pop(key, None)
         return cast("T", self._kept[key])
 
     def summary(self, record: Requests) -> Summary:
@@ -127,6 +134,7 @@ class Runs:
         """Simulate ``instances``, each at ``rate`` requests per second, in a run of one of the
         ``LIVES`` (``length`` is its place).
         """
+        rate = instance.held_rate(rate)
 
         def seen(requests: int) -> Seen:
             def made() -> Seen:
