@@ -87,7 +87,7 @@ percent, on measurements that were left out: the fit was repeated without them, 
 - **The time per token** is off by 5 to 7 % for dense models, and by 10 % for mixtures of experts on the engines of 2025.
 {of_2026}
 - **Compared with AISimulate** 0.13 on the same points of 2026, each model left out of this fit: the median error of the time per token is
-  7.4 % here and 15.2 % there, that of tokens/s 7.1 and 14.8 % ([fit.md](fit.md#compared-with-aisimulate), `./benchmark rivals`).
+  6.3 % here and 14.5 % there, that of tokens/s 5.9 and 14.8 % ([fit.md](fit.md#compared-with-aisimulate), `./benchmark rivals`).
 - **The TTFT** is the least certain figure: it is off by 5 to 9 % where the engine and the load are of a measured kind, by 14 to 21 % on the
   engines of 2025, and by more for models of 2026 (see above). Where a limit on the TTFT binds, leave it some room, or measure.
 - **Every answer carries these errors with it.** "P(meets the limits)" and "systems at confidence" are computed from them, and from the
