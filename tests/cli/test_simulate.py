@@ -241,7 +241,7 @@ ASKED = [
         "--osl",
         "100",
         "--peak-rps",
-        "120",
+        "140",
         "--router",
         "random",
         "--ttft",
@@ -279,7 +279,7 @@ def test_the_screen_is_that_of_any_other_question(
 ) -> None:
     prefill, decode = ratio(saved)
     text = said(["report", str(saved["pools"])], capsys)
-    assert "Answer 1 × dgx-h100 (8 GPUs; 0.8" in text
+    assert "Answer 1 × dgx-h100 (8 GPUs; 0.9" in text
     assert (
         f"{prefill} prefill and {decode} decode instances of FP8, TP 1, vllm-0.32 on h100-sxm-80gb"
         in text
@@ -299,7 +299,7 @@ def test_without_the_flag_the_answer_says_that_two_pools_need_fewer_gpus(
     text = said(["report", str(saved["both"])], capsys)
     assert (
         f"Other way 8 fewer GPUs with {prefill} prefill and {decode} decode instances: 1 × dgx-h100"
-        " (0.8" in text
+        " (0.9" in text
     )
 
 

@@ -29,6 +29,7 @@ class Curve(LoadScan):
         fake: Any = SimpleNamespace(
             traffic=traffic,
             follows=False,
+            held_rate=lambda rate: rate,
             recorded_sessions=None,
             saturation_estimate=lambda: most / 0.98,
         )
