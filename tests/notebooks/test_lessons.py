@@ -78,7 +78,7 @@ SAID = {  # what each lesson prints, as regular expressions
         r"^least-outstanding +TTFT",
         r"^retry all +8 failures, worked 87\.\d%, again \d+, +lost +0,",
         r"^99\.9 % of the time 5 × dgx-h100",
-        r"2 to 4 instances at [\d.]+ requests",
+        r"[12] to 4 instances at [\d.]+ requests",
         r"two pools 0\.\d+ systems \(5 prefill \+ 3 decode\)",
     ),
     "09": (

@@ -25,6 +25,7 @@ few_parts = plans_with("sessions", "session_tiers")
 
 RECORDED = Path("../shared/data/traces/agentic/claude_code_150.jsonl.gz")
 ASKED: dict[str, Any] = {
+    "trace": str(RECORDED),
     "model": "glm-4.6",
     "gpu": "h200",
     "precision": "fp8",

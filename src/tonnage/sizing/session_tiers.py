@@ -181,9 +181,10 @@ def _kept(best: Sized, recorded: RecordedSessions) -> tuple[KeptCache, ...]:
     ways: dict[HowKept, Contender] = {
         "recompute": replace(cached, ready=replace(cached.ready, instance=computing)),
         "cache": cached,
-        **({"offload": contender} if contender.instance.below[1] else {}),
     }
     rates = {how: _rate(best, way) for how, way in ways.items()}
+    if contender.instance.below[1]:
+        rates["offload"] = best.rate
     ranks = deployment.parallelism.dp
     rates["pin"] = min(
         rates["cache"], ranks * math.floor(memory.tokens / float(context)) * recorded.pace
