@@ -265,8 +265,8 @@ def _load_rules(service: Service, at: str) -> Iterator[Any]:
 
 
 def _drift_rules(service: Service) -> Iterator[Any]:
-    """Longer prompts and outputs, slower steps, and a load that outgrows the plan within two
-    weeks.
+    """Write the alerts for longer prompts and outputs, slower steps, and a load that outgrows the
+    plan within two weeks.
     """
     signals, at, understood = service.signals, f'deployment="{service.name}"', service.plan.scenario
     requests = f"{signals.histograms['e2e']}_count{{{at}}}"
@@ -497,8 +497,8 @@ def _parts(limit: Limit) -> Iterator[Limit]:
 
 
 def in_flight(service: Service) -> str:
-    """Requests in flight over all instances; without gauges the seconds that requests took, a
-    second (Little's law), over two minutes.
+    """The requests in flight over all instances; without gauges by Little's law, from the
+    request-seconds of two minutes.
     """
     signals, at = service.signals, f'deployment="{service.name}"'
     if signals.running:

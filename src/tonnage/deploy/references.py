@@ -47,7 +47,7 @@ class Written:
 
     @property
     def name(self) -> str:
-        """Empty for an object without metadata, as a configuration is."""
+        """The name of the object; empty for one without metadata, such as a configuration."""
         return str(at(self.value, "metadata", "name") or "")
 
 

@@ -219,7 +219,9 @@ SPLIT = "use_backend long if long"
 
 
 def _split_faults(text: str, cases: Mapping[str, object]) -> Iterator[str]:
-    """Where prompts are split by length, what keeps long or short ones from their folder."""
+    """The faults of a split by prompt length: routes that keep long or short prompts from their
+    folder.
+    """
     pools = {folder.partition("-")[0] for folder in cases}
     if pools != {"short", "long"}:
         if SPLIT in text:

@@ -54,7 +54,7 @@ class ImportedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRun:
-    """What a file says of a run."""
+    """The run that a file describes."""
 
     tool: str  # who wrote it
     model: str  # the model's name; "" where it does not say

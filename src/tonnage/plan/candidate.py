@@ -173,7 +173,7 @@ def percent_key(share: float) -> str:
 
 @strict
 class Confidence:
-    """How sure the number of systems is."""
+    """The probability that the number of systems is enough."""
 
     # the requested confidence, as a share; the number of systems is the smallest that reaches it
     asked: float = CONFIDENCE

@@ -257,7 +257,9 @@ class OverBudget(Most):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverPower(Most):
-    """Its systems draw more than is allowed; ``kw`` is None where their power is not known."""
+    """The systems of the deployment draw more than is allowed; ``kw`` is None where their power is
+    not known.
+    """
 
     kw: float | None
     most_kw: float

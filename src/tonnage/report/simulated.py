@@ -153,7 +153,7 @@ def _settings(settings: Mapping[str, str]) -> str:
 
 
 def _word(name: str) -> str:
-    """The name of a setting, such as "TP" or "router"."""
+    """Write the name of a setting, such as "TP" or "router"."""
     return name.upper() if len(name) <= len("isl") else name.replace("_", " ")
 
 

@@ -337,8 +337,8 @@ def _depth(document: Any) -> int:
 
 
 def begun(service: Service, asked: Asked) -> list[Answer]:
-    """The answers to a request, sent to the engines. Raises Refused: the queue is full, or what the
-    engine does not take.
+    """Send a request to the engines and return its answers. Raises Refused: the queue is full, or
+    what the engine does not take.
     """
     if service.most_waiting and service.engines.waiting >= service.most_waiting:
         service.engines.metrics.refused()

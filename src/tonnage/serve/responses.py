@@ -92,7 +92,7 @@ class Kept(OrderedDict[str, tuple[dict[str, Any], list[Any]]]):
             self.popitem(last=False)
 
     def of(self, number: str) -> tuple[dict[str, Any], list[Any]]:
-        """A response. Raises Refused: it is not there."""
+        """Look a response up. Raises Refused: it is not there."""
         if number not in self:
             words = f"Response with id '{number}' not found."
             raise Refused(words, status=404, kind="invalid_request_error", param="response_id")

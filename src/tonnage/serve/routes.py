@@ -364,7 +364,7 @@ def _prompts(service: Service, said: Mapping[str, Any]) -> tuple[Prompt, ...]:
 
 
 def _vector(prompt: Prompt, width: int, said: Mapping[str, Any]) -> list[float] | str:
-    """A vector of length 1; the same for the same prompt."""
+    """Make a vector of length 1, always the same for the same prompt."""
     drawn = np.random.default_rng(abs(hash(prompt.ids))).standard_normal(width)
     unit_vector = drawn / np.linalg.norm(drawn)
     if said["encoding_format"] == "float":

@@ -499,8 +499,8 @@ def _one_pool(
 def _fewest(
     mixture: Mixture, start: int, most: int
 ) -> tuple[int, MixtureRun | tuple[str, Breach] | None]:
-    """The fewest instances that hold every limit, looked for from ``start`` on, and their run; else
-    the last breach, or None.
+    """Find the fewest instances, ``start`` or more, that hold every limit, and return them with
+    their run; else the last breach, or None.
     """
     broken: tuple[str, Breach] | None = None
     count, step = start, 1
@@ -521,8 +521,8 @@ def _fewest(
 
 
 def _case(one: Asked, candidate: Candidate) -> Case | None:
-    """What one instance of a deployment does with one use case alone; None where it may not be used
-    or does not meet the limits.
+    """Size one instance of a deployment for one use case alone; None where it may not be used or
+    does not meet the limits.
     """
     question = replace(one.question, deepen=False, spare=0, remarks=())
     engine, gpu = (

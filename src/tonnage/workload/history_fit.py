@@ -375,8 +375,8 @@ def _lengths(
 
 
 def _lognormal(found: Buckets, less: int) -> str | None:
-    """The lognormal distribution of the same mean that is nearest to the shares at all bounds, so
-    much shorter; None where none is near.
+    """Fit a lognormal distribution of the same mean to the shares at all bounds, shortened by the
+    given tokens; None where none is near.
     """
     shares = [
         (bound, count / found.count)

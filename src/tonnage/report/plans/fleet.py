@@ -58,8 +58,8 @@ METRICS = {"outstanding": "requests in flight", "rate": "requests/s"}
 
 
 def autoscaling_text(found: Autoscaling) -> str:
-    """Such as "1 to 3 instances at 4.79 requests/s each: 41.3 instance-hours of 72.0 in 24 hours,
-    43 % fewer; …".
+    """Describe the autoscaling, such as "1 to 3 instances at 4.79 requests/s each: 41.3
+    instance-hours of 72.0 in 24 hours, 43 % fewer; …".
     """
     best = found.best
     if best is None or found.fixed is None:
@@ -224,7 +224,7 @@ def existing_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def existing_section(plan: Plan) -> Section:
-    """One row per kind of system; empty where nothing exists."""
+    """Report existing systems, one row per kind; empty where there are none."""
     existing = plan.existing
     if existing is None:
         return section("existing", "Systems that exist")

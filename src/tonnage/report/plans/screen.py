@@ -266,7 +266,7 @@ def warnings_of(plan: Plan) -> tuple[str, ...]:
 
 
 def head(plan: Plan, room: Room) -> tuple[Section, ...]:
-    """The question, that the answer is not sure where it is not, and the answer."""
+    """Write the question, a warning where the answer is not sure, and the answer."""
     rows = tuple(row for row in answer_rows(plan) if row[0] not in SPARED[: room.spared])
     return (
         section("question", "", Facts(clipped(question_rows(plan), room))),

@@ -60,7 +60,7 @@ class SharedGpu:
         self._entered = 0
 
     def __len__(self) -> int:
-        """Batches that run."""
+        """The number of running batches."""
         return len(self._batches)
 
     def start(self, batch: Batch, work_ps: int, now: int) -> None:

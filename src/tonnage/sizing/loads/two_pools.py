@@ -144,7 +144,7 @@ class TwoPools(Instance):
         return min(self.in_flight, max(LOADED * rate * self.alone_e2e_s, decoding))
 
     def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
-        """A run of given requests behind the router of the traffic."""
+        """Simulate given requests behind the router of the traffic."""
         return self.together(trace, 1, self.traffic.router)
 
     def standing_for(self, instances: int) -> int:
