@@ -473,8 +473,8 @@ class ByRequest:
 
 
 def latencies_by_request(requests: Requests, counted: NDArray[np.bool_] | None = None) -> ByRequest:
-    """The latencies of each of the given requests, or of those that ``summarize`` counts where
-    None; the ITL of a request is its TPOT.
+    """The latencies of each of the given requests, where None of those counted by ``summarize``;
+    the ITL of a request is its TPOT.
     """
     due, first, last, gaps = (
         requests.due_ns,
