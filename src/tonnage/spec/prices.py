@@ -109,9 +109,7 @@ class CloudOffer:
 
     @property
     def years(self) -> int:
-        """For how many years it is reserved; 0 where it can be given back sooner, or is of the GPU
-        alone.
-        """
+        """The years for which the GPU is reserved; 0 where the terms name none."""
         match = re.fullmatch(r"(?:reserved|committed) (\d+) years?", self.terms)
         return 0 if match is None else int(match[1])
 

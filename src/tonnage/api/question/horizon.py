@@ -39,6 +39,7 @@ _DECAY = re.compile(
     r"([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*%\s*(?:(?:/|per|a|p\.?)\s*(years?|yr|y|a|annum|months?|mo|m)\.?)?",
     re.IGNORECASE,
 )
+_PART = re.compile(r"(\w+)\s*=\s*([^=]+?)(?=[\s,;]+\w+\s*=|[\s,;]*$)")
 _KINDS = {"systems": "systems", "hardware": "systems", "rents": "rents", "rent": "rents"}
 
 
@@ -99,7 +100,7 @@ def decay_of(written: float | str) -> Decay:
     year. Raises InputError.
     """
     text = str(written).strip()
-    parts = re.findall(r"(\w+)\s*=\s*([^=]+?)(?=[\s,;]+\w+\s*=|[\s,;]*$)", text)
+    parts = _PART.findall(text)
     if not parts:
         share = _share(text, text)
         return Decay(systems=share, rents=share)
@@ -109,7 +110,7 @@ def decay_of(written: float | str) -> Decay:
         if kind is None or kind in shares:
             raise _no_decay(text)
         shares[kind] = _share(value, text)
-    if "=" in re.sub(r"(\w+)\s*=\s*([^=]+?)(?=[\s,;]+\w+\s*=|[\s,;]*$)", "", text):
+    if "=" in _PART.sub("", text):
         raise _no_decay(text)
     return Decay(systems=shares.get("systems"), rents=shares.get("rents"))
 

@@ -80,8 +80,9 @@ def instances_of(pool: UseCasePool) -> Instances:
 def chosen_together(
     options: Sequence[Sequence[Option]], size: Sizing, spare: int = 0
 ) -> tuple[Option, ...]:
-    """An option for each use case, all sized, on the fewest GPUs of whole systems, ``spare`` ones
-    of each kind included; of equal ones on the fewest GPUs in use, then as the plans rank them.
+    """Choose an option for each use case, all sized: the combination on the fewest GPUs of whole
+    systems, with ``spare`` ones of each kind, then with the fewest GPUs in use, then the one that
+    the plans rank first.
 
     Deployments that a plan left out are looked at only where they could save GPUs.
     """
