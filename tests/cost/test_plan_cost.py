@@ -542,9 +542,9 @@ def test_what_a_candidate_costs_and_draws() -> None:
         watts_from="the power of my-box is not in the catalog",
         drawn_watts=None,
     )
-    pools = tuple(replace(candidate().pool, role=role) for role in ("prefill", "decode"))
+    pools = tuple(replace(candidate(systems=1).pool, role=role) for role in ("prefill", "decode"))
     quiet = traffic.times(1e-6)
-    apart = outlay(replace(candidate(), pools=pools), quiet, RENTED, where=("cloud",))
+    apart = outlay(replace(candidate(systems=1), pools=pools), quiet, RENTED, where=("cloud",))
     assert apart.own_usd_per_year == 2 * 3 * 8_760  # an instance of each
 
 
