@@ -62,6 +62,22 @@ def test_every_fault_is_told_with_its_place():
         service_of(document, "service.yaml")
 
 
+@pytest.mark.parametrize(
+    ("model", "fault"),
+    [
+        ({"time": {"9" * 5_000: "1ms"}}, "service.models.m.time: write durations by batch size"),
+        (
+            {"time": {"1": "1ms"}, "inputs": {"x": f"FP32[{'9' * 5_000}]"}},
+            "service.models.m.inputs",
+        ),
+    ],
+)
+def test_a_size_of_5_000_digits_is_refused_in_a_line(model: dict[str, object], fault: str) -> None:
+    service = {"gpus": 1, "models": {"m": model}, "pipelines": {}}
+    with pytest.raises(InputErrors, match=fault):
+        service_of({"service": service, "traffic": [{"to": "m", "rate": 1}]}, "service.yaml")
+
+
 @pytest.mark.parametrize("kind", ["models", "pipelines"])
 @pytest.mark.parametrize(
     "name",
