@@ -471,7 +471,8 @@ class Session:
         items = {item.nodeid: item for item in session.items}
         folders = defaultdict[str, list[pytest.Item]](list)
         for item in session.items:
-            folders[item.nodeid.partition("/")[2].partition("/")[0]].append(item)
+            file = item.nodeid.partition("::")[0]
+            folders[file.partition("/")[2].partition("/")[0]].append(item)
         to = self.options.reach or Path(tempfile.mkstemp()[1])
         rows = (
             [json.loads(row) for row in to.read_text().splitlines()] if to.exists() else list[Any]()
