@@ -105,8 +105,6 @@ def test_every_text_of_a_document_is_looked_at() -> None:
         ):
             bounded(document, "f")
     assert bounded({"a": "tab\tand\nline", "b": 10**39, "聊天": "🚀"}, "f")
-    with pytest.raises(InputError, match=r"'FP32\[999.*… holds a number of 1,000 digits; write a"):
-        bounded({"embedding": f"FP32[{'9' * 5000}]"}, "f")
     nested: object = 1
     for _ in range(DEEPEST - 1):
         nested = [nested]

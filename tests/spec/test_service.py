@@ -3,7 +3,7 @@
 import pytest
 
 from tonnage.errors import InputErrors
-from tonnage.spec.service import Stage, read_service, service_of
+from tonnage.spec.service import Stage, Tensor, read_service, read_tensor, service_of
 
 
 def test_the_example_says_what_it_says():
@@ -60,6 +60,13 @@ def test_every_fault_is_told_with_its_place():
     }
     with pytest.raises(InputErrors, match="max_batch_size"):
         service_of(document, "service.yaml")
+
+
+def test_a_dimension_of_5000_digits_is_no_tensor():
+    assert read_tensor("image", "FP32[3,-1]") == Tensor(
+        name="image", data_type="FP32", dims=(3, -1)
+    )
+    assert read_tensor("image", f"FP32[3,{'9' * 5_000}]") is None
 
 
 @pytest.mark.parametrize("kind", ["models", "pipelines"])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
@@ -209,16 +208,13 @@ call."""
 MOST_DIGITS = 40
 """Digits of a whole number."""
 
-LONG_NUMBER = re.compile(r"\d{1000}")
-"""A number in a text, such as the shape of a tensor, that Python refuses to read."""
-
 
 def bounded(document: Any, where: str) -> Any:
     """A document of YAML or JSON as it is.
 
     Raises InputError: with every alias in its place it has more than ``MOST_VALUES`` values or
     ``DEEPEST`` levels, a number of more than ``MOST_DIGITS`` digits, or a text with a hidden
-    character or a ``LONG_NUMBER``.
+    character.
     """
     count, waiting = 0, [(document, 1)]
     while waiting:
@@ -236,10 +232,6 @@ def bounded(document: Any, where: str) -> Any:
                 raise InputError(
                     f"{where}: holds the hidden character U+{ord(hidden[0]):04X} in"
                     f" {_shown(value)}; remove it"
-                )
-            if LONG_NUMBER.search(value):
-                raise InputError(
-                    f"{where}: {_shown(value)} holds a number of 1,000 digits; write a smaller one"
                 )
         elif isinstance(value, dict):
             waiting += ((part, level + 1) for pair in value.items() for part in pair)
