@@ -371,16 +371,21 @@ def statement_at(tree: ast.Module, line: int) -> tuple[list[ast.stmt], int] | No
     return max(inside, key=lambda part: part[0])[1:] if inside else None
 
 
-def marked(text: str, lines: dict[int, int]) -> str:
+def marked(text: str, lines: dict[int, int]) -> ast.Module:
     """The program with a mark before the statement of each of these lines, by number, that is in a
     function.
+
+    All other places stay what they were: the compiler's code of a module depends on them.
     """
     tree = ast.parse(text)
     for number, line in lines.items():
         if (statement := statement_at(tree, line)) is not None:
             block, place = statement
-            block.insert(place, ast.parse(f"_reached({number})").body[0])
-    return ast.unparse(tree)
+            mark = ast.parse(f"_mark_of_mutations({number})").body[0]
+            for node in ast.walk(mark):
+                ast.copy_location(node, block[place])
+            block.insert(place, mark)
+    return tree
 
 
 class Session:
@@ -403,11 +408,12 @@ class Session:
             for function in self.functions[file, name, line]:
                 function.__code__ = code
 
-    def codes(self, file: str, new: str) -> dict[tuple[str, int], CodeType] | None:
+    def codes(self, file: str, new: str | ast.Module) -> dict[tuple[str, int], CodeType] | None:
         """`changed_codes` of a file of this checkout."""
         path = ROOT / SOURCE / file
         with warnings.catch_warnings(action="ignore"):  # such as "is" with a literal
-            codes = [compile(text, str(path), "exec") for text in (path.read_text(), new)]
+            trees = (ast.parse(path.read_text()), ast.parse(new) if isinstance(new, str) else new)
+            codes = [compile(tree, str(path), "exec") for tree in trees]
         return changed_codes(*codes)
 
     def fork(self, work: Callable[[], None], cpu_s: float) -> int:
@@ -446,7 +452,7 @@ class Session:
         reached: set[int] = set()
 
         def work() -> None:
-            vars(builtins)["_reached"] = reached.add
+            vars(builtins)["_mark_of_mutations"] = reached.add
             for file, lines in marks.items():
                 self.replace(
                     file, self.codes(file, marked((ROOT / SOURCE / file).read_text(), lines)) or {}

@@ -3,7 +3,7 @@
 import pytest
 
 from tonnage.errors import InputErrors
-from tonnage.spec.service import Stage, Tensor, read_service, read_tensor, service_of
+from tonnage.spec.service import Stage, read_service, service_of
 
 
 def test_the_example_says_what_it_says():
@@ -62,11 +62,20 @@ def test_every_fault_is_told_with_its_place():
         service_of(document, "service.yaml")
 
 
-def test_a_dimension_of_5000_digits_is_no_tensor():
-    assert read_tensor("image", "FP32[3,-1]") == Tensor(
-        name="image", data_type="FP32", dims=(3, -1)
-    )
-    assert read_tensor("image", f"FP32[3,{'9' * 5_000}]") is None
+@pytest.mark.parametrize(
+    ("model", "fault"),
+    [
+        ({"time": {"9" * 5_000: "1ms"}}, "service.models.m.time: write durations by batch size"),
+        (
+            {"time": {"1": "1ms"}, "inputs": {"x": f"FP32[{'9' * 5_000}]"}},
+            "service.models.m.inputs",
+        ),
+    ],
+)
+def test_a_size_of_5_000_digits_is_refused_in_a_line(model: dict[str, object], fault: str) -> None:
+    service = {"gpus": 1, "models": {"m": model}, "pipelines": {}}
+    with pytest.raises(InputErrors, match=fault):
+        service_of({"service": service, "traffic": [{"to": "m", "rate": 1}]}, "service.yaml")
 
 
 @pytest.mark.parametrize("kind", ["models", "pipelines"])

@@ -527,7 +527,7 @@ def _time(written: dict[str, str]) -> ServiceTime:
         fixed, per_item = (parse_duration(written[name], name) for name in ("fixed", "each"))
         rows = [(1, fixed + per_item), (2, fixed + 2 * per_item)]
     else:
-        if not written or any(not size.isdecimal() or int(size) < 1 for size in written):
+        if not written or any(re.fullmatch(r"0*[1-9]\d{0,8}", size) is None for size in written):
             raise InputError(
                 "write durations by batch size, such as {1: 3ms, 8: 9ms}, or {fixed: 2ms, each:"
                 " 1ms}"
@@ -555,7 +555,7 @@ def _model(name: str, model: _Model, gpus: int) -> ServedModel:
 
 
 TENSOR = re.compile(
-    r"(BOOL|U?INT(?:8|16|32|64)|FP(?:16|32|64)|BF16|BYTES)\[(-?\d{1,9}(?:,-?\d{1,9})*)\]"
+    r"(BOOL|U?INT(?:8|16|32|64)|FP(?:16|32|64)|BF16|BYTES)\[(-?\d{1,18}(?:,-?\d{1,18})*)\]"
 )
 """A tensor of the v2 protocol: its type, and the dimensions of one item."""
 

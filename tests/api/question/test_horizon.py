@@ -61,6 +61,8 @@ def test_forms_of_months() -> None:
     assert months_of(6, "horizon") == 6
     with pytest.raises(InputError, match="'soon' is not a time in months; write for example 6"):
         months_of("soon", "horizon")
+    with pytest.raises(InputError, match="is not a number of months that are compared"):
+        months_of("9" * 400 + " years", "horizon")
 
 
 def test_forms_of_price_decays() -> None:

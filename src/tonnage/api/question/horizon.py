@@ -89,7 +89,7 @@ def months_of(written: float | str, name: str) -> int:
             f" {example}"
         )
     unit = (match[2] or "m")[0].lower()
-    months = math.ceil(round(float(match[1]) * _IN_MONTHS[unit], 6))
+    months = math.ceil(min(round(float(match[1]) * _IN_MONTHS[unit], 6), 10**9))
     if fault := bounds.fault(months):
         raise InputError(f"{option(name)}: {fault}")
     return months
