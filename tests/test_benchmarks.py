@@ -291,14 +291,20 @@ def test_a_changed_line_of_a_function_is_marked_before_its_statement() -> None:
     assert reached == [1, 0, 2]
 
 
-@pytest.mark.parametrize("file", ["cost/break_even.py", "gateway/balancer.py"])
-def test_marks_in_functions_leave_the_code_of_module_and_classes_as_it_is(file: str) -> None:
+@pytest.mark.parametrize("apart", [1, 50])
+@pytest.mark.parametrize(
+    "file", ["cost/break_even.py", "gateway/balancer.py", "simulator/services/__init__.py"]
+)
+def test_marks_in_functions_leave_the_code_of_module_and_classes_as_it_is(
+    file: str, apart: int
+) -> None:
+    """Also where few lines are marked, and what lies over several lines has its own."""
     text = (ROOT / "src/tonnage" / file).read_text()
-    lines = dict(enumerate(range(1, text.count("\n"))))
+    lines = dict(enumerate(range(1, text.count("\n"), apart)))
     programs = (text, mutations.marked(text, lines))
     codes = mutations.changed_codes(*(compile(part, file, "exec") for part in programs))
     assert codes
-    assert len(codes) > 10
+    assert len(codes) > 10 // apart
 
 
 def test_each_source_counts_once_in_the_centre_of_what_users_measured() -> None:
