@@ -150,6 +150,8 @@ class Names:
         """Whether a module, by its name within a layer, is among them; of layer -1 by its whole
         name.
         """
+        if not self.plain and not self.patterns:
+            return False
         runs, leading = _runs(name)
         everywhere = self.plain.get(-1, frozenset())
         in_layer = self.plain.get(layer, frozenset()) if layer >= 0 else frozenset()
@@ -157,12 +159,14 @@ class Names:
             return True
         if layer >= 0 and any(pattern.match(name) for pattern in self.patterns.get(layer, ())):
             return True
+        if -1 not in self.patterns:
+            return False
         whole = (
             [f"{prefix}.{layer}.{name}" for prefix in PREFIXES]
             if layer >= 0
             else [name, f"model.{name}"]
         )
-        return any(pattern.match(text) for pattern in self.patterns.get(-1, ()) for text in whole)
+        return any(pattern.match(text) for pattern in self.patterns[-1] for text in whole)
 
 
 @cache

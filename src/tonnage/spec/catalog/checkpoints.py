@@ -223,6 +223,7 @@ METHODS = {
 compressed-tensors for other formats."""
 
 
+@cache
 def _named_after(model: Model) -> tuple[Checkpoint, ...]:
     """The repository whose config.json the model's figures are from; empty where there is none."""
     spellings = (
