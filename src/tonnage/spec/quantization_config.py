@@ -98,8 +98,10 @@ PREFIXES = (
 )
 """Prefixes of the number of a layer."""
 
-LAYER = re.compile(r"^(?:[\w.]*\.)?(?:layers|h|blocks)\.(\d+)(?:\.(.*))?$", re.DOTALL)
-LAYER_PATTERN = re.compile(r"^[\^.*\w()?:|\\]*\b(?:layers|h|blocks)\\?\.(\d+)\\?\.(.*)$", re.DOTALL)
+LAYER = re.compile(r"^(?:[\w.]*\.)?(?:layers|h|blocks)\.(\d{1,6})(?:\.(.*))?$", re.DOTALL)
+LAYER_PATTERN = re.compile(
+    r"^[\^.*\w()?:|\\]*\b(?:layers|h|blocks)\\?\.(\d{1,6})\\?\.(.*)$", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -483,8 +485,8 @@ def _quark(spec: object) -> str:
     if not isinstance(spec, Mapping) or not isinstance(weight, Mapping):
         return WIDE if isinstance(spec, Mapping) and weight is None else ""
     inputs = spec.get("input_tensors")
-    match = re.match(r"(u?int|fp|float|mx_?fp)(\d+)", str(weight.get("dtype")))
-    width = re.search(r"\d+", str(inputs.get("dtype"))) if isinstance(inputs, Mapping) else None
+    match = re.match(r"(u?int|fp|float|mx_?fp)(\d{1,4})", str(weight.get("dtype")))
+    width = re.search(r"\d{1,4}", str(inputs.get("dtype"))) if isinstance(inputs, Mapping) else None
     if match is None:
         return ""
     size = weight.get("group_size") if weight.get("qscheme") == "per_group" else None
