@@ -412,7 +412,7 @@ def test_what_makes_two_runs_hard_to_compare(
 
 def test_two_runs_next_to_one_another() -> None:
     rng = np.random.default_rng(2)
-    first, second = (record(rng.uniform(50, 100, 300) * factor) for factor in (1, 2))
+    first, second = (record(rng.uniform(50, 100, 120) * factor) for factor in (1, 2))
     slo = (parse_limit("e2e", "p95<=150ms"), parse_attainment("90%: ttft<=80ms & e2e<=150ms"))
     found = compare(first, second, slo=slo, seed=4)
     metrics = ("ttft_ms", "tpot_ms", "e2e_ms", "itl_ms")
@@ -453,7 +453,7 @@ def test_two_runs_next_to_one_another() -> None:
     assert document["confidence"] == 0.95
     assert document["ratios"][0] == found.ratios[0].to_json()
     assert document["quantiles_ms"]["e2e_ms"]["second"] == found.quantiles_ms["e2e_ms"][1]
-    nothing = replace(first, status=np.full(300, 3))
+    nothing = replace(first, status=np.full(120, 3))
     alone = compare(first, nothing)
     assert {ratio.metric for ratio in alone.ratios} == {"itl_ms", *rates}
     assert alone.quantiles_ms == {}
