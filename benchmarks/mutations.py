@@ -378,7 +378,7 @@ def marked(text: str, lines: dict[int, int]) -> ast.Module:
     for number, line in lines.items():
         if (statement := statement_at(tree, line)) is not None:
             block, place = statement
-            mark = ast.parse(f"_reached({number})").body[0]
+            mark = ast.parse(f"_mark_of_mutations({number})").body[0]
             for node in ast.walk(mark):
                 ast.copy_location(node, block[place])
             block.insert(place, mark)
@@ -409,7 +409,8 @@ class Session:
         """`changed_codes` of a file of this checkout."""
         path = ROOT / SOURCE / file
         with warnings.catch_warnings(action="ignore"):  # such as "is" with a literal
-            codes = [compile(text, str(path), "exec") for text in (path.read_text(), new)]
+            trees = (ast.parse(path.read_text()), ast.parse(new) if isinstance(new, str) else new)
+            codes = [compile(tree, str(path), "exec") for tree in trees]
         return changed_codes(*codes)
 
     def fork(self, work: Callable[[], None], cpu_s: float) -> int:
@@ -447,7 +448,7 @@ class Session:
         reached: set[int] = set()
 
         def work() -> None:
-            vars(builtins)["_reached"] = reached.add
+            vars(builtins)["_mark_of_mutations"] = reached.add
             for file, lines in marks.items():
                 self.replace(
                     file, self.codes(file, marked((ROOT / SOURCE / file).read_text(), lines)) or {}

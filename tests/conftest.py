@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ import pytest
 from cyclopts import App
 from cyclopts.argument import ArgumentCollection
 from hypothesis import settings
+
+from tests.simulated_once import MEMORY
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks a real hub
 
@@ -85,9 +88,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     )
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the tests of a file share what they simulate."""
+    MEMORY.begin(item)
+
+
 def pytest_collection_finish() -> None:
     """Let the collector look at what tests make alone: a full collection, as `bench` begins with
-    one, took half a second of every run."""
+    one, took half a second of every run. And let memories of runs be shared, where a test is
+    collected that may make one."""
+    if runs := sys.modules.get("tonnage.sizing.loads.runs"):
+        MEMORY.share(runs.Runs)
     gc.freeze()
     gc.unfreeze = lambda: None  # what a test has frozen stays so
 

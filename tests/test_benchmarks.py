@@ -279,7 +279,7 @@ def test_a_changed_line_of_a_function_is_marked_before_its_statement() -> None:
         for number, part in enumerate(["value + 1", "value < LIMIT", "return 2", "LIMIT = 3"])
     }
     reached: list[int] = []
-    program: dict[str, Any] = {"_reached": reached.append}
+    program: dict[str, Any] = {"_mark_of_mutations": reached.append}
     exec(compile(mutations.marked(PROGRAM, lines), "<program>", "exec"), program)
     assert not reached  # the line of LIMIT is in no function
     assert program["outer"]([1, 5]) == [2]
@@ -291,14 +291,15 @@ def test_a_changed_line_of_a_function_is_marked_before_its_statement() -> None:
     assert reached == [1, 0, 2]
 
 
-@pytest.mark.parametrize("file", ["cost/break_even.py", "gateway/balancer.py"])
+@pytest.mark.parametrize(
+    "file", ["cost/break_even.py", "gateway/balancer.py", "evidence/predict.py"]
+)
 def test_marks_in_functions_leave_the_code_of_module_and_classes_as_it_is(file: str) -> None:
     text = (ROOT / "src/tonnage" / file).read_text()
-    lines = dict(enumerate(range(1, text.count("\n"))))
-    programs = (text, mutations.marked(text, lines))
+    lines = dict(enumerate(range(1, text.count("\n"), 20)))
+    programs = (ast.parse(text), mutations.marked(text, lines))
     codes = mutations.changed_codes(*(compile(part, file, "exec") for part in programs))
     assert codes
-    assert len(codes) > 10
 
 
 def test_each_source_counts_once_in_the_centre_of_what_users_measured() -> None:

@@ -23,6 +23,8 @@ from tests.cost.cost_cases import (
 )
 from tonnage.cost.cost import api_request, system_parts
 from tonnage.cost.options import (
+    Rent,
+    _corners,
     as_planned,
     beyond,
     cloud,
@@ -42,7 +44,7 @@ from tonnage.plan.fleet import fleet
 from tonnage.plan.notes import CourseWay, NoCost, NoProfile, NotComparable, OwnedElectricity, SameAs
 from tonnage.report.plans.cost import cost_note_texts, course_way_text, takes
 from tonnage.spec.catalog.price_list import catalog_prices
-from tonnage.spec.prices import Prices
+from tonnage.spec.prices import CloudOffer, Figure, Prices
 
 PRICES = COURSE_PRICES
 
@@ -579,3 +581,178 @@ def test_what_is_not_known_is_a_reason_in_place_of_a_cost(
     cost = overflow(traffic, COURSE_SERVING, catalog_prices().with_overrides(changes), model)
     assert cost.total_usd_per_year is None
     assert cost.reason.code == code
+
+
+def offer(provider: str, size: int, low: float, high: float = 0.0) -> CloudOffer:
+    """An offer of machines of so many GPUs, at a price or over a range of them."""
+    hour = Figure(
+        path=f"cloud.{provider}", low=low, high=high or low, source="a test", date="2026-11"
+    )
+    return CloudOffer(
+        gpu="h100-sxm-80gb",
+        offer=f"{provider} on-demand",
+        provider=provider,
+        machine_gpus=(size,) if size else (),
+        usd_per_gpu_hour=hour,
+        terms="on-demand",
+    )
+
+
+ONE_GPU, THREE = (
+    offer("p", 1, 2.5, 4.0),
+    [offer(name, 8, usd) for name, usd in zip("abc", (1, 2, 4), strict=True)],
+)
+
+
+def rented(*offers: CloudOffer, gpus: int = 1) -> list[Rent]:
+    rents = rents_of(replace(COURSE_SERVING, gpus_per_instance=gpus), replace(PRICES, cloud=offers))
+    assert isinstance(rents, tuple)
+    return list(rents)
+
+
+def test_what_is_rented_at_once_with_its_price_its_range_and_its_words() -> None:
+    """A GPU at 2.5 to 4 USD of one provider, and machines of eight of three others; the licence is
+    1 USD an hour."""
+    licence = PRICES.licence_usd_per_gpu_hour
+    single, eight = rented(*THREE, ONE_GPU)
+    assert single == Rent(
+        gpus=1,
+        instances=1,
+        hour=3.25,
+        low=2.5,
+        high=4.0,
+        licence=1.0,
+        offer="p on-demand, 2.5 to 4 USD per GPU and hour: the only provider of machines of 1 GPU;"
+        " 3 more rent other sizes, 1 (a) to 4 (c)",
+        figures=(ONE_GPU.usd_per_gpu_hour, licence),
+    )
+    assert eight == Rent(
+        gpus=8,
+        instances=8,
+        hour=16.0,
+        low=8.0,
+        high=32.0,
+        licence=8.0,
+        offer="b on-demand, 2 USD per GPU and hour: the middle one of 3 providers of machines of 8"
+        " GPUs, 1 (a) to 4 (c); 1 more rent other sizes, 3.25 (p)",
+        figures=(*(THREE[place].usd_per_gpu_hour for place in (1, 0, 2)), licence),
+    )
+    assert (single.usd, eight.usd) == (4.25, 24.0)
+    assert [eight.holding(instances) for instances in (0, 1, 8, 9, 16, 17)] == [0, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("offers", "gpus", "words", "held"),
+    [
+        ([offer("p", 0, 2)], 3, "p on-demand, 2 USD per GPU and hour", (3, 1, 6.0)),
+        ([offer("p", 8, 2)], 3, "p on-demand, 2 USD per GPU and hour", (8, 2, 16.0)),
+        ([offer("p", 8, 2)], 16, "p on-demand, 2 USD per GPU and hour", (16, 1, 32.0)),
+        (
+            [offer("p", 8, 2), offer("q", 8, 3)],
+            8,
+            "p on-demand, 2 USD per GPU and hour: the middle one of 2 providers of machines of 8"
+            " GPUs, 2 (p) to 3 (q)",
+            (8, 1, 16.0),
+        ),
+    ],
+)
+def test_a_machine_holds_whole_instances(
+    offers: list[CloudOffer], gpus: int, words: str, held: tuple[int, int, float]
+) -> None:
+    (rent,) = rented(*offers, gpus=gpus)
+    assert (rent.offer, (rent.gpus, rent.instances, rent.hour)) == (words, held)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [
+        ([(1, 2.0), (8, 2.0)], [1]),  # eight single ones cost as much as one machine
+        ([(1, 2.0), (8, 1.9)], [1, 8]),
+        ([(2, 1.0), (4, 1.5)], [2]),
+        ([(4, 1.0), (6, 1.5)], [4, 6]),  # six GPUs are no whole number of machines of four
+    ],
+)
+def test_machines_that_smaller_ones_outdo_are_left_out(
+    sizes: list[tuple[int, float]], kept: list[int]
+) -> None:
+    offers = [offer(f"{size} GPUs", size, usd) for size, usd in sizes]
+    assert [rent.gpus for rent in rented(*offers)] == kept
+
+
+def test_the_years_bill_of_rented_machines_says_its_arithmetic() -> None:
+    """Three hours of four need one instance and one needs nine, on machines of eight."""
+    traffic = replace(
+        COURSE_TRAFFIC,
+        peak_requests_per_second=9.0,
+        mean_requests_per_second=3.0,
+        profile=(1.0, 1.0, 1.0, 9.0),
+    )
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
+    cost = cloud(traffic, serving, replace(PRICES, cloud=tuple(THREE)))
+    hours = 8_760 / 4 * (3 * 1 + 2)
+    assert (cost.cloud_gpu_hours_per_year, cost.cloud_gpus_at_peak) == (8 * hours, 16)
+    gpus, licences = cost.parts
+    assert (gpus.name, gpus.kind, gpus.usd_per_year) == ("cloud GPUs", "opex", 16 * hours)
+    assert (gpus.usd_per_year_low, gpus.usd_per_year_high) == (8 * hours, 32 * hours)
+    assert gpus.how.startswith("87,600 GPU-hours × b on-demand, 2 USD per GPU and hour: the middle")
+    assert (licences.name, licences.kind, licences.usd_per_year) == (
+        "cloud licences",
+        "opex",
+        8 * hours,
+    )
+    assert licences.how == "87,600 GPU-hours × 1 USD"
+    assert (licences.usd_per_year_low, licences.usd_per_year_high) == (None, None)
+    assert (cost.usd_per_year_low, cost.usd_per_year_high) == (16 * hours, 40 * hours)
+    assert (cost.systems, cost.instances, cost.gpus, cost.purchase_usd, cost.energy) == (
+        *(0, 0, 0),
+        None,
+        None,
+    )
+    assert cost.how == tuple(f"{part.name}: {part.how}" for part in cost.parts)
+    free = cloud(traffic, serving, replace(PRICES, cloud=(ONE_GPU,), licence_usd_per_gpu_hour=None))
+    assert [part.name for part in free.parts] == ["cloud GPUs"]
+    assert free.cloud_gpu_hours_per_year == 8_760 / 4 * (3 + 9)
+
+
+def test_a_fleet_that_is_owned_and_rented_says_both() -> None:
+    """A system of eight carries three hours of four, and the fourth rents one machine."""
+    traffic = replace(
+        COURSE_TRAFFIC,
+        peak_requests_per_second=9.0,
+        mean_requests_per_second=8.25,
+        profile=(8.0, 8.0, 8.0, 9.0),
+    )
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
+    prices = replace(PRICES, cloud=(offer("p", 8, 2.0),))
+    cost = hybrid(traffic, serving, prices)
+    assert (cost.systems, cost.instances, cost.gpus, cost.purchase_usd) == (1, 8, 8, 320_000)
+    assert (cost.cloud_gpu_hours_per_year, cost.cloud_gpus_at_peak) == (8 * 8_760 / 4, 8)
+    assert {part.name: part.usd_per_year for part in cost.parts} == {
+        "systems": 80_000,
+        "hosting": 3_000,
+        "licences": 36_000,
+        "cloud GPUs": 8 * 2 * 8_760 / 4,
+        "cloud licences": 8 * 8_760 / 4,
+    }
+    assert {figure.path for figure in cost.figures} >= {"systems.dgx-h100", "cloud.p"}
+    every = hybrid(traffic, serving, replace(prices, cloud=(offer("p", 8, 99.0),)))
+    assert (every.systems, every.cloud_gpu_hours_per_year, every.cloud_gpus_at_peak) == (2, 0, 0)
+    assert "cloud.p" not in {figure.path for figure in every.figures}
+    assert [part.name for part in every.parts] == ["systems", "hosting", "licences"]
+
+
+def test_a_staircase_is_looked_at_step_by_step_up_to_a_thousand_systems() -> None:
+    """Eight instances of a system on machines of three: between the corners rent is no line."""
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
+
+    def looked_at(peak: float, size: int, gpus: int = 1) -> list[int]:
+        (rent,) = rented(offer("p", size, 2.0), gpus=gpus)
+        traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=peak)
+        return list(_corners(traffic, replace(serving, gpus_per_instance=gpus), rent, 1))
+
+    assert looked_at(8_000, 3) == list(range(1_001))
+    assert looked_at(8_001, 3) == [0, 1_000, 1_001]
+    assert looked_at(20, 3) == [0, 1, 2, 3]
+    assert looked_at(20, 4) == [0, 2, 3]  # five machines of four: two systems and a half
+    assert looked_at(16, 8) == [0, 2]
+    assert looked_at(3, 16, 16) == [0, 6]  # each instance takes two systems

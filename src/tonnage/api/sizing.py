@@ -234,7 +234,15 @@ def answer(
                 grown, again(grown), least, prices=prices, where=where, search=again
             ),
         ),
-        lambda question, plan: with_mixed(question, plan, scenario, prices=prices, runs=runs),
+        lambda question, plan: with_mixed(
+            question,
+            plan,
+            scenario,
+            prices=prices,
+            where=where,
+            runs=runs,
+            search=partial(again, rows=False),
+        ),
         lambda question, plan: with_horizon(
             plan,
             question,

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from tonnage.plan.candidate import Candidate
+from tonnage.plan.cost import Where
 from tonnage.plan.document import Shown
 from tonnage.plan.fleet import FleetRun
 from tonnage.spec.typed_values import strict
@@ -103,12 +104,30 @@ class Way:
     over_tokens: int | None = None  # as of ``Mixed``
 
 
+# What else a plan names for the whole load: the part of it, or the way of its cost
+Named = Literal["pools_instead", "narrow_cache"] | Where
+
+
 @strict
-class Compared:
+class Cheaper:
+    """What a plan names elsewhere and costs less a year than a purchase of two kinds."""
+
+    named: Named
+    systems: dict[str, int]  # owned, by kind; empty of what is rented
+    usd_per_year: float
+
+
+@strict
+class Compared(Shown):
     """A purchase of two kinds next to that of the best single kind."""
+
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("cheaper",)
 
     single: Way  # the cheapest kind alone
     mix: Way  # the cheapest two kinds that hold the limits
+    # the cheapest that the plan names and that costs less than ``mix``; None, and not in the JSON,
+    # where nothing does, and where two kinds are not bought
+    cheaper: Cheaper | None = None
 
     @property
     def saved_usd_per_year(self) -> float:

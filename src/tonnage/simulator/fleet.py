@@ -319,9 +319,9 @@ def simulate_routed(
     return run_fleet(trace, machines, router, seed=seed, weight=weight, changes=changes)
 
 
-def compile_fleet() -> None:
+def compile_fleet(*, ranks: bool = False, grouped: bool = False) -> None:
     """Compile the loop of fleets without that of one engine, for another process to find, by one
-    request and an engine that takes it; nothing runs.
+    request and an engine that takes it; nothing runs. Arguments as in ``kernel.warm_up``.
     """
     import numpy as np
 
@@ -342,4 +342,7 @@ def compile_fleet() -> None:
     )
     engine = Engine(StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), knobs, 2)
     trace = Trace(due_ps=np.zeros(1, np.int64), isl=ones, osl=ones, concurrency=0, turnaround_ps=0)
-    compile_for(trace, [engine.machine])
+    count = 2 if grouped else 1
+    if ranks:
+        knobs = replace(knobs, queue_order="priority")
+    compile_for(trace, [engine.machine] * count, count, knobs)

@@ -18,6 +18,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tonnage.errors import InputError
@@ -147,17 +148,10 @@ class Names:
         """Whether a module, by its name within a layer, is among them; of layer -1 by its whole
         name.
         """
-        parts = name.split(".")
-        runs = {
-            ".".join(parts[a:b]) for a in range(len(parts)) for b in range(a + 1, len(parts) + 1)
-        }
+        runs, leading = _runs(name)
         everywhere = self.plain.get(-1, frozenset())
         in_layer = self.plain.get(layer, frozenset()) if layer >= 0 else frozenset()
-        if (
-            runs & everywhere
-            or "" in in_layer
-            or any(".".join(parts[:b]) in in_layer for b in range(1, len(parts) + 1))
-        ):
+        if not (runs.isdisjoint(everywhere) and leading.isdisjoint(in_layer)):
             return True
         if layer >= 0 and any(pattern.match(name) for pattern in self.patterns.get(layer, ())):
             return True
@@ -167,6 +161,16 @@ class Names:
             else [name, f"model.{name}"]
         )
         return any(pattern.match(text) for pattern in self.patterns.get(-1, ()) for text in whole)
+
+
+@cache
+def _runs(name: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The runs of parts of a dotted name, and those that begin it, with the empty one; of the few
+    names of a layer's matrices, each looked up in every layer.
+    """
+    parts = name.split(".")
+    runs = {".".join(parts[a:b]) for a in range(len(parts)) for b in range(a + 1, len(parts) + 1)}
+    return frozenset(runs), frozenset(".".join(parts[:b]) for b in range(len(parts) + 1))
 
 
 def _pattern(text: str, marked: bool) -> re.Pattern[str] | None:

@@ -3,6 +3,8 @@
 import math
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,16 +14,25 @@ from tonnage import api
 from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import step_seconds
-from tonnage.plan.limit import SATURATION
-from tonnage.plan.reason import BrokenAtAnyLoad
+from tonnage.plan.limit import SATURATION, THROUGHPUT, Bound, Breach, bound_by, limit_of
+from tonnage.plan.reason import (
+    AboveSaturation,
+    BrokenAtAnyLoad,
+    BrokenEarly,
+    BrokenOnManyInstances,
+    TooSlowForJob,
+)
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.question import bound_text
 from tonnage.results.metrics import summarize
-from tonnage.sizing.loads.capacity import find_capacity
+from tonnage.sizing.loads import capacity as capacities
+from tonnage.sizing.loads.capacity import _closed_capacity, find_capacity, replay_capacity
+from tonnage.sizing.loads.fleet_check import Replayed
 from tonnage.sizing.loads.instance import SURE, Instance, middle
-from tonnage.sizing.loads.load_scan import worst_limit
+from tonnage.sizing.loads.load_scan import Broken, worst_limit
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
+from tonnage.spec import deployment as spec
 from tonnage.spec.deployment import Deployment, parse_speculation
 
 few_parts = plans_with("curve")
@@ -177,3 +188,267 @@ def test_a_trace_that_no_number_of_instances_holds_is_refused() -> None:
     reason = capacity(contender(tp="1", ttft="p95<=1ms"), recording(bursts=False)).reason
     assert isinstance(reason, BrokenAtAnyLoad)
     assert reason.breach.limit.milliseconds == 1
+
+
+TTFT = spec.Limit(metric="ttft", statistic="p95", seconds=1.0)
+
+
+def summary_of(seconds: float, rate: float = 0.0) -> Any:
+    """The metrics of a run whose limited latency is given, and whose answers take twice as long."""
+    return SimpleNamespace(
+        limit_s=lambda limit: seconds,
+        statistic_ms=lambda metric, statistic: (
+            2e3 * seconds if (metric, statistic) == ("e2e", "mean") else 0.0
+        ),
+        requests_per_second=rate,
+    )
+
+
+def fake(**changed: Any) -> Any:
+    """An instance that completes 100 requests per second by closed form."""
+    parts = {"saturation_estimate": lambda: 100.0, "in_flight": 50}
+    return SimpleNamespace(**parts | changed)
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "falls", "clients", "binds"),
+    [
+        (2.0, 1_000, 100, SATURATION),  # all that are tried hold
+        (0.4, 1_000, 40, bound_by(replace(TTFT, seconds=0.4))),
+        (0.99, 1_000, 99, bound_by(replace(TTFT, seconds=0.99))),  # the most that are tried break
+        (0.4, 30, 25, bound_by(replace(TTFT, seconds=0.4))),  # more clients than 30 complete less
+    ],
+)
+def test_clients_of_a_closed_loop_are_as_many_as_complete_most_inside_the_limit(
+    limit_s: float, falls: int, clients: int, binds: Bound
+) -> None:
+    """A latency of 10 ms for each client, and twice as many clients as are in flight at most."""
+    tried: list[int] = []
+
+    def clients_run(instance: Any, count: int) -> Any:
+        tried.append(count)
+        return summary_of(0.01 * count, float(count if count <= falls else 2 * falls - count))
+
+    instance = fake(single_client=lambda: summary_of(0.01, 1.0))
+    answer = _closed_capacity(
+        SimpleNamespace(clients=clients_run), instance, (replace(TTFT, seconds=limit_s),)
+    )
+    assert (answer.concurrency, answer.rate, answer.binds) == (clients, clients, binds)
+    assert answer.summary.limit_s(TTFT) == pytest.approx(0.01 * clients)
+    assert answer.reason is None
+    assert max(tried) == 100
+
+
+def replayed_over(
+    monkeypatch: pytest.MonkeyPatch,
+    mean: float,
+    limit_s: float = 1.0,
+    estimate: float = 100.0,
+    length: int = 1_000,
+) -> capacities.Capacity:
+    """What is carried of a recording where latencies are a tenth of a second for each request per
+    second of an instance, which completes 100.
+    """
+
+    class Recorded(SimpleNamespace):
+        def __len__(self) -> int:
+            return length
+
+        def at_mean(self, rate: float) -> Any:
+            return Recorded(mean_rps=rate)
+
+    def fleet_at(runs: Any, instance: Any, rate: float, count: int, *, replayed: Any) -> Any:
+        assert replayed.recording.mean_rps == rate
+        return SimpleNamespace(summary=summary_of(rate / count / 10))
+
+    monkeypatch.setattr(capacities, "fleet_seen", fleet_at)
+    runs = SimpleNamespace(saturation=lambda instance: 100.0)
+    return replay_capacity(
+        runs,
+        fake(saturation_estimate=lambda: estimate),
+        (replace(TTFT, seconds=limit_s),),
+        Replayed(recording=Recorded(mean_rps=mean)),
+    )
+
+
+def test_a_recording_needs_a_fraction_between_the_instances_that_hold_and_one_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At 95 requests/s ten instances hold 10 each, and nine do not: in logarithms of the latency
+    the limit is at ln(10 / 9.5) / ln(10 / 9) of the way."""
+    answer = replayed_over(monkeypatch, 95.0)
+    share = math.log(10 / 9.5) / math.log(10 / 9)
+    assert answer.rate == pytest.approx(9.5 + share * (95 / 9 - 9.5))
+    assert answer.summary.limit_s(TTFT) == pytest.approx(0.95)
+    assert answer.concurrency == pytest.approx(answer.rate * 2 * 0.95)
+    assert (answer.binds, answer.reason) == (bound_by(TTFT), None)
+
+
+@pytest.mark.parametrize(
+    ("mean", "estimate", "rate"),
+    [
+        (250.0, 100.0, 98.0),  # three instances; a share of 0.98 of saturation settles
+        (294.0, 100.0, 98.0),
+        (260.0, 80.0, 98.0),  # three by the closed form, which allows 1.12 times 80
+        (150.0, 70.0, 98.0),
+    ],
+)
+def test_a_recording_without_a_limit_in_reach_ends_at_saturation(
+    mean: float, estimate: float, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = replayed_over(monkeypatch, mean, limit_s=50.0, estimate=estimate)
+    assert answer.rate == pytest.approx(rate)
+    assert answer.binds == SATURATION
+
+
+def test_what_no_number_of_instances_holds_names_the_most_that_were_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 20 requests no more than 40 instances are tried, in doublings of the first number."""
+    answer = replayed_over(monkeypatch, 10.0, limit_s=1e-9, length=20)
+    assert (answer.rate, answer.concurrency, answer.binds) == (0.0, 0.0, None)
+    assert answer.reason == BrokenOnManyInstances(
+        breach=Breach(limit=limit_of(replace(TTFT, seconds=1e-9)), value_ms=1e3 * 10 / 32 / 10),
+        instances=32,
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "rate", "binds"),
+    [
+        (50.0, 98.0, SATURATION),
+        # of 7 halvings in logarithms between 10 and 98, the last below 40
+        (4.0, 10 * 9.8 ** (77 / 128), bound_by(replace(TTFT, seconds=4.0))),
+    ],
+)
+def test_a_recording_that_an_instance_holds_is_sped_up_until_it_does_not(
+    limit_s: float, rate: float, binds: Bound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = replayed_over(monkeypatch, 10.0, limit_s=limit_s)
+    assert (answer.rate, answer.binds) == (pytest.approx(rate), binds)
+    assert answer.summary.limit_s(TTFT) == 1.0, "the run of the recording as it is"
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "rate"),
+    [
+        (0.5, 2.0, 12.0),
+        (1.0, 2.0, 10.0),
+        (0.0, 2.0, 10.0),
+        (0.25, 2.0, 10 + 4 * 2 / 3),
+        (0.5, 1 + 1e-9, 10 + 4 * 0.999),
+    ],
+)
+def test_the_load_between_two_is_linear_in_the_logarithm_of_the_strain(
+    below: float, above: float, rate: float
+) -> None:
+    assert capacities._between(10.0, 14.0, below, above) == pytest.approx(rate)
+
+
+@pytest.fixture
+def straight(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Queues that take 2 s and 10 ms for each request, and whose lengths are returned."""
+    lengths: list[int] = []
+
+    def queue(instance: Any, requests: int) -> int:
+        lengths.append(requests)
+        return requests
+
+    monkeypatch.setattr(capacities, "queued", queue)
+    monkeypatch.setattr(capacities, "makespan_s", lambda requests: 2 + requests / 100)
+    monkeypatch.setattr(capacities, "summarize", lambda requests: ("summary of", requests))
+    return lengths
+
+
+@pytest.mark.parametrize(
+    ("seconds", "estimate", "most"),
+    [
+        (2.0, 100.0, 0),
+        (2.01, 100.0, 1),
+        (2.035, 100.0, 3),
+        (12.0, 100.0, 1_000),
+        (12.0, 1.0, 1_000),
+        (119.0, 100.0, 11_700),
+        (200.0, 100.0, 19_800),  # beyond what is simulated, along a straight line
+        (200.0, 10.0, 19_800),
+    ],
+)
+def test_the_longest_queue_within_a_time(
+    seconds: float, estimate: float, most: int, straight: list[int]
+) -> None:
+    instance = fake(saturation_estimate=lambda: estimate)
+    assert capacities.most_within(instance, seconds) == most
+    assert (8_000 in straight) == (estimate * seconds > 12_800)
+
+
+@pytest.mark.parametrize(
+    ("requests", "seconds", "rate", "shown"),
+    [
+        (500, 12.0, 1_000 / 12, 500),
+        (5_000, 12.0, 1_000 / 12, 1_000),
+        (90_000, 202.0, 20_000 / 202, 16_000),
+    ],
+)
+def test_a_job_completes_the_longest_queue_in_its_time(
+    requests: int, seconds: float, rate: float, shown: int, straight: list[int]
+) -> None:
+    assert capacities.offline_capacity(fake(), requests, seconds) == capacities.Capacity(
+        rate=rate, concurrency=50.0, summary=("summary of", shown), binds=THROUGHPUT, reason=None
+    )
+
+
+def test_a_job_that_is_shorter_than_a_request_is_refused_with_both_times(
+    straight: list[int],
+) -> None:
+    answer = capacities.offline_capacity(fake(), 500, 2.005)
+    assert answer.reason == TooSlowForJob(seconds=2.01, allowed=2.005)
+    assert (answer.rate, answer.summary) == (0.0, ("summary of", 1))
+
+
+def test_when_a_job_is_done_follows_from_the_line_through_two_runs(straight: list[int]) -> None:
+    demand = SimpleNamespace(offline_requests=50_000, offline_seconds=300.0)
+    job = capacities.job_done(SimpleNamespace(demand=demand), fake(), 3)
+    assert job is not None
+    assert (job.requests, job.requests_per_instance, job.allowed_seconds) == (50_000, 16_667, 300.0)
+    assert job.finish_seconds == pytest.approx(2 + 166.67)
+    assert (job.fixed_seconds, job.seconds_per_request) == pytest.approx((2.0, 0.01))
+    assert max(straight) == 16_000
+    assert capacities.finish_s(fake(), 16_000) == 162.0
+    assert capacities._line(fake(), 3) == pytest.approx((2.0, 0.01))
+    assert capacities._line(fake(), 1) == pytest.approx((0.0, 2.01))
+    demand.offline_requests = None
+    assert capacities.job_done(SimpleNamespace(demand=demand), fake(), 3) is None
+
+
+def test_a_line_that_begins_below_zero_takes_no_time_by_itself(
+    straight: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacities, "makespan_s", lambda requests: requests / 100 - 5)
+    demand = SimpleNamespace(offline_requests=2_000, offline_seconds=300.0)
+    job = capacities.job_done(SimpleNamespace(demand=demand), fake(), 1)
+    assert job is not None
+    assert (job.fixed_seconds, job.finish_seconds) == pytest.approx((0.0, 15.0))
+    assert capacities._continued(fake(), 0.0) == 500
+    assert capacities._continued(fake(), -10.0) == 0
+
+
+def test_why_no_load_of_an_open_loop_is_inside_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that breaks at the lowest load names its share of saturation, and saturation both
+    rates."""
+    instance = fake(traffic=SimpleNamespace(load="open"))
+    runs = SimpleNamespace(saturation=lambda instance: 96.0)
+    outcome = Broken(rate=25.0, summary=summary_of(3.0), limit=TTFT)
+    for broken in (outcome, replace(outcome, limit=None)):
+        scan = SimpleNamespace(highest=lambda *_, broken=broken: broken)
+        monkeypatch.setattr(capacities, "LoadScan", lambda *_, scan=scan: scan)
+        answer = find_capacity(runs, instance, (TTFT,))
+        assert answer == capacities.no_capacity(
+            broken.summary,
+            BrokenEarly(
+                breach=Breach(limit=limit_of(TTFT), value_ms=3_000.0),
+                requests_per_second=25.0,
+                share_of_saturation=0.25,
+            )
+            if broken.limit
+            else AboveSaturation(requests_per_second=25.0, most=96.0),
+        )

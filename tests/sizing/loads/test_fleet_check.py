@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,21 +17,27 @@ import tonnage
 from tests.questions import best, contender, plans_with, question
 from tonnage.plan.candidate import first_rows
 from tonnage.plan.fleet import Fleet, FleetRun, fleet
-from tonnage.plan.limit import Breach, Limit
+from tonnage.plan.limit import Breach, Limit, limit_of
 from tonnage.plan.plan import Plan
+from tonnage.plan.reason import BrokenOnManyInstances
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.fleet import routers_text
 from tonnage.results.metrics import Latencies
 from tonnage.simulator.spec import pooled, split_trace
 from tonnage.sizing.loads.fleet_check import (
     FleetAtPeak,
+    Replayed,
     _of_a_further,
     check,
     fleet_record,
     fleet_seen,
+    never_holds,
+    runs_of,
+    simulated_of,
 )
-from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.runs import Runs, Seen
 from tonnage.sizing.planner import size
+from tonnage.spec import deployment as spec
 from tonnage.spec.workload import OpenLoop
 
 few_parts = plans_with("routers")
@@ -293,3 +300,193 @@ def test_every_row_of_the_first_screen_is_answered_alike_when_it_is_asked_for_al
         ).choice
         assert abs(alone.systems - row.systems) <= 1
         assert alone.systems_exact == pytest.approx(row.systems_exact, rel=0.1)
+
+
+def of_ranks(ranks: int, warm: int | None = None, recorded: object = None) -> Any:
+    """An instance whose caches take so many requests to fill."""
+    return SimpleNamespace(
+        recorded_sessions=recorded,
+        deployment=SimpleNamespace(parallelism=SimpleNamespace(dp=ranks)),
+        shared=None if warm is None else SimpleNamespace(warm=lambda rate: round(warm * rate)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("instance", "instances", "simulated"),
+    [
+        (of_ranks(1), 100, 100),
+        (of_ranks(1), 300, 256),
+        (of_ranks(8), 300, 32),
+        (of_ranks(300), 300, 1),
+        (of_ranks(1, warm=0), 300, 256),
+        (of_ranks(1, warm=300), 300, 200),  # a request per second each: 60,000 fill 200 of them
+        (of_ranks(1, warm=300), 100, 20),  # three per second each
+        (of_ranks(1, warm=300_000), 300, 8),
+        (of_ranks(1, recorded=object()), 300, 8),
+        (of_ranks(1, recorded=object()), 5, 5),
+    ],
+)
+def test_how_many_instances_of_a_fleet_are_simulated(
+    instance: Any, instances: int, simulated: int
+) -> None:
+    rate = 300.0 if instances == 300 else 1_000.0
+    assert simulated_of(instance, instances, rate) == simulated
+
+
+@pytest.mark.parametrize(
+    ("draws", "further"),
+    [
+        ((0.9,), 0.9),
+        ((0.8, 1.0), 0.9 + 0.1 * math.sqrt(2.18**2 - 1 / 3)),
+        ((0.8, 0.9, 1.0), 0.9 + 2.18 * 0.1),
+        ((1.0, 1.0, 1.0), 1.0),
+    ],
+)
+def test_what_a_further_draw_stays_below_by_hand(draws: tuple[float, ...], further: float) -> None:
+    assert _of_a_further(draws) == pytest.approx(further)
+
+
+TTFT = spec.Limit(metric="ttft", statistic="p95", seconds=2.0)
+TPOT = spec.Limit(metric="tpot", statistic="mean", seconds=0.5)
+
+
+def peak_of(**changed: Any) -> FleetAtPeak:
+    """Two instances on each system under 10 requests per second, limits tighter by a quarter."""
+    instance = of_ranks(1)
+    instance.traffic = SimpleNamespace(router="least-outstanding")
+    parts: dict[str, Any] = {
+        "runs": None,
+        "instance": instance,
+        "layout": fleet(4, 8),
+        "rate": 10.0,
+        "saturation": 2.0,
+        "asked": (TTFT, TPOT),
+        "slo": (replace(TTFT, seconds=1.6), replace(TPOT, seconds=0.4)),
+    }
+    return FleetAtPeak(**parts | changed)
+
+
+def test_latencies_are_longer_by_what_their_limits_are_tighter() -> None:
+    summary = SimpleNamespace(limit_s=lambda limit: {"ttft": 1.2, "tpot": 0.4}[limit.metric])
+    latencies = peak_of().latencies_s(summary)
+    assert [limit for limit, _ in latencies] == [TTFT, TPOT]
+    assert [seconds for _, seconds in latencies] == pytest.approx([1.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("values", "worst"),
+    [
+        ((2.0, 0.5), None),
+        ((2.1, 0.5), Breach(limit=limit_of(TTFT), value_ms=2_100.0)),
+        ((2.1, 1.0), Breach(limit=limit_of(TPOT), value_ms=1_000.0)),
+        ((math.nan, 0.6), Breach(limit=limit_of(TPOT), value_ms=600.0)),
+        ((math.nan, math.nan), None),
+    ],
+)
+def test_the_limit_that_breaks_most(values: tuple[float, ...], worst: Breach | None) -> None:
+    assert peak_of()._worst(values) == worst
+
+
+def test_whether_systems_could_carry_a_load_within_a_share_of_saturation() -> None:
+    """Two instances a system, of 1.96 requests per second each."""
+    assert not peak_of().could_carry(2)
+    assert peak_of().could_carry(3)
+    assert peak_of(rate=11.76).could_carry(3)
+    assert not peak_of(rate=11.77).could_carry(3)
+    assert not peak_of().could_carry(0)
+    assert not peak_of(layout=fleet(16, 8)).could_carry(1)
+    assert peak_of().simulated(150) == 256
+    assert peak_of(replayed=Replayed(recording=None)).simulated(150) == 300
+    assert Replayed(recording=None).lengths
+    assert peak_of().seeds == (0,)
+    assert peak_of(instance=of_ranks(1, recorded=object())).seeds == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("latencies", "seeds", "holds", "worst"),
+    [
+        ([1.6], (), True, None),
+        ([1.8], (), False, 2_250.0),
+        ([1.2, 1.2, 1.2], (4, 5, 6), True, None),
+        ([1.2, 1.7], (4, 5, 6), False, 2_125.0),  # the second draw breaks it, and ends the run
+    ],
+)
+def test_a_run_of_a_fleet_says_what_its_last_draw_showed(
+    latencies: list[float],
+    seeds: tuple[int, ...],
+    holds: bool,
+    worst: float | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def fleet_of(*where: Any, replayed: Any, seed: int) -> Seen:
+        calls.append((*where, replayed, seed))
+        value = latencies[len(calls) - 1]
+        summary = SimpleNamespace(
+            limit_s=lambda limit: value if limit.metric == "ttft" else 0.1,
+            ttft_ms=Latencies(mean=value),
+            itl_ms=Latencies(mean=2.0),
+            tpot_ms=Latencies(mean=3.0),
+            e2e_ms=Latencies(mean=4.0),
+        )
+        return Seen(summary=summary, requests=100 + len(calls))
+
+    monkeypatch.setattr("tonnage.sizing.loads.fleet_check.fleet_seen", fleet_of)
+    peak = peak_of()
+    assert peak.run(3, seeds=seeds) == FleetRun(
+        systems=3,
+        instances=6,
+        simulated_instances=6,
+        router="least-outstanding",
+        requests=100 + len(latencies),
+        holds=holds,
+        worst=None if worst is None else Breach(limit=limit_of(TTFT), value_ms=worst),
+        ttft_ms=Latencies(mean=latencies[-1]),
+        itl_ms=Latencies(mean=2.0),
+        tpot_ms=Latencies(mean=3.0),
+        e2e_ms=Latencies(mean=4.0),
+    )
+    assert calls == [
+        (None, peak.instance, 10.0, 6, "", None, seed) for seed in (seeds or (0,))[: len(latencies)]
+    ]
+
+
+def test_a_fleet_that_saturates_does_not_hold_and_another_router_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nothing = dict.fromkeys(("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"), Latencies())
+    summary = SimpleNamespace(limit_s=lambda limit: 0.1, **nothing)
+    monkeypatch.setattr(
+        "tonnage.sizing.loads.fleet_check.fleet_seen",
+        lambda *_, **__: Seen(summary=summary, requests=1),
+    )
+    run = peak_of().run(2, "random")
+    assert (run.holds, run.worst, run.router) == (False, None, "random")
+
+
+def test_a_fleet_that_never_holds_names_the_largest_that_breaks_a_limit() -> None:
+    verdict = check(Holds(least=99), 2)  # type: ignore[arg-type]
+    assert [run.systems for run in verdict.runs] == [2, 3, 4, 5, 6, 7, 8]
+    assert never_holds(verdict) == BrokenOnManyInstances(breach=BREACH, instances=64)
+    unbroken = replace(verdict.runs[-1], worst=None)
+    verdict = replace(verdict, runs=(*verdict.runs[:-1], unbroken))
+    assert never_holds(verdict).instances == 56
+
+
+def test_each_session_run_of_a_fleet_has_a_draw_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight instances of the fleet come before those of the next seed."""
+    monkeypatch.setattr(
+        "tonnage.sizing.loads.fleet_check.session_run",
+        lambda spec, held, clients, requests, *, seed, alone_ns: (clients, requests, seed),
+    )
+
+    class Recorded(SimpleNamespace):
+        __hash__ = object.__hash__
+
+    instance = Recorded(traffic=SimpleNamespace(seed=10), tiered=None, alone_ns=None)
+    run = runs_of(instance, SimpleNamespace(pace=0.5), 3, None)
+    assert run(4, 5) == (4, 12_000, 10 + 2 + 24 + 5)
+    memory = Runs()
+    assert runs_of(instance, SimpleNamespace(pace=0.5), 0, memory)(100, 1) == (100, 24_000, 13)
+    assert memory.kept == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,18 +14,25 @@ from hypothesis import strategies as st
 
 from tests.questions import contender
 from tests.sizing.loads.load_scan_cases import Curve, limit, rate_of
+from tonnage.plan.limit import SATURATION, Breach, bound_by, limit_of
 from tonnage.sizing.loads.instance import FEWEST, QUICK, SURE, Instance
 from tonnage.sizing.loads.load_scan import (
     CLEAR,
     Broken,
     Highest,
     LoadScan,
+    _share,
     between,
+    binding_limit,
+    breach,
     on_lattice,
     place_of,
+    strain,
+    used_at,
     worst_limit,
 )
-from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.runs import Runs, Seen
+from tonnage.spec.deployment import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,3 +174,224 @@ def test_the_load_that_is_found_holds_in_its_longest_run_and_in_others() -> None
             )
             assert scan.holds(place_of(0.92 * found.rate), slo, SURE)
             assert not scan.holds(place_of(1.15 * found.rate), slo, SURE)
+
+
+TTFT = Limit(metric="ttft", statistic="p95", seconds=2.0)
+TPOT = Limit(metric="tpot", statistic="mean", seconds=0.5)
+
+
+def values(**seconds: float) -> Any:
+    """The metrics of a run, by the metric of a limit."""
+    return SimpleNamespace(limit_s=lambda limit: seconds[limit.metric])
+
+
+@pytest.mark.parametrize(
+    ("ttft", "tpot", "strained", "worst"),
+    [
+        (1.0, 0.2, 0.5, None),
+        (2.0, 0.5, 1.0, None),
+        (3.0, 0.5, 1.5, TTFT),
+        (3.0, 2.0, 4.0, TPOT),
+        (4.0, 1.0, 2.0, TTFT),  # of two that break alike the first
+        (math.nan, 0.4, 0.8, None),
+        (math.nan, math.nan, 0.0, None),
+        (math.nan, 1.0, 2.0, TPOT),
+    ],
+)
+def test_how_much_of_the_limits_is_used_and_which_breaks_most(
+    ttft: float, tpot: float, strained: float, worst: Limit | None
+) -> None:
+    summary = values(ttft=ttft, tpot=tpot)
+    assert strain(summary, (TTFT, TPOT)) == strained
+    assert worst_limit(summary, (TTFT, TPOT)) == worst
+    assert (strain(summary, ()), worst_limit(summary, ())) == (0.0, None)
+    for growth, used in ((1.0, strained), (1.01, math.inf)):
+        assert used_at(Seen(summary=summary, requests=1, growth=growth), (TTFT, TPOT)) == used
+
+
+def test_the_limit_of_a_question_that_ends_a_load() -> None:
+    assert binding_limit((TTFT, TPOT), bound_by(TPOT)) == TPOT
+    assert binding_limit((TTFT,), bound_by(TPOT)) is None
+    assert binding_limit((TTFT, TPOT), SATURATION) is None
+    assert binding_limit((TTFT, TPOT), None) is None
+    assert breach(values(tpot=0.75), TPOT) == Breach(limit=limit_of(TPOT), value_ms=750.0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "share"),
+    [
+        (0.5, 8.0, 0.5),
+        (1.0, 4.0, 0.5),
+        (1.0, 16.0, 0.25),
+        (1.0, 2.0, 1.0),
+        (1.0, 1.5, 1.0),
+        (1.0, math.nan, 1.0),
+        (2.0, 4.0, 0.0),
+        (3.0, 4.0, 0.0),
+        (0.0, 4.0, 0.0),
+    ],
+)
+def test_how_far_a_limit_is_between_two_loads(low: float, high: float, share: float) -> None:
+    assert _share(values(ttft=low), values(ttft=high), TTFT) == pytest.approx(share)
+
+
+def scan_of(
+    *, follows: bool = False, sessions: bool = False, measured: bool = True, **changed: Any
+) -> tuple[LoadScan, list[str]]:
+    """A scan of an instance that completes 100 by closed form and 200 when measured, and what was
+    measured."""
+    calls: list[str] = []
+
+    def saturation(instance: Any) -> float:
+        calls.append("saturation")
+        return 200.0
+
+    instance = SimpleNamespace(
+        saturation_estimate=lambda: 100.0,
+        recorded_sessions=object() if sessions else None,
+        follows=follows,
+        held_rate=lambda rate: rate,
+        traffic=SimpleNamespace(sharing=None),
+        USUAL=0.5,
+    )
+    runs = SimpleNamespace(
+        saturation=saturation, knows_saturation=lambda instance: measured, **changed
+    )
+    return LoadScan(runs, instance), calls
+
+
+def test_when_a_queue_settles() -> None:
+    """Up to 0.8 of the closed form it does without a measurement, up to 0.98 of a measured
+    saturation with one; sessions do up to four times the closed form."""
+    scan, calls = scan_of()
+    assert scan.settles(place_of(79.9))
+    assert calls == []
+    assert scan.settles(place_of(195.9))
+    assert not scan.settles(place_of(199.0))
+    assert len(calls) == 2
+    assert scan.most == pytest.approx(196.0)
+    scan, calls = scan_of(sessions=True)
+    assert scan.settles(place_of(399.9))
+    assert not scan.settles(place_of(410.0))
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("follows", "measured", "unsettled", "surely"),
+    [(False, False, False, False), (False, True, True, False), (True, False, True, True)],
+)
+def test_what_is_known_not_to_settle_is_not_run(
+    follows: bool, measured: bool, unsettled: bool, surely: bool
+) -> None:
+    scan, _ = scan_of(follows=follows, measured=measured)
+    above = place_of(250.0)
+    assert (scan._known_unsettled(above), scan._surely_unsettled(above)) == (unsettled, surely)
+    assert not scan._known_unsettled(place_of(150.0))
+    assert not scan._surely_unsettled(place_of(150.0))
+
+
+def test_without_limits_a_load_that_settles_is_inside_them_and_no_run_is_made() -> None:
+    scan, _ = scan_of(open=None)
+    assert scan.holds(place_of(190.0), (), SURE)
+    assert not scan.holds(place_of(200.0), (), SURE)
+
+
+def lengths_of_runs(
+    used: dict[int, float], place: int, care: Any, growth: float = 0.0, top: int = 1_000
+) -> tuple[bool, list[int]]:
+    """Whether a load holds by the shares of a limit that runs of each length use, and which are
+    made."""
+    runs_made: list[int] = []
+
+    def run(instance: Any, instances: int, rate: float, length: int) -> Seen:
+        runs_made.append(length)
+        return Seen(summary=values(ttft=2.0 * used[length]), requests=1, growth=growth)
+
+    scan, _ = scan_of(open=run)
+    scan.__dict__["top"] = top
+    return scan.holds(place, (TTFT,), care), runs_made
+
+
+@pytest.mark.parametrize(
+    ("used", "care", "holds", "made_runs"),
+    [
+        ({0: 0.7}, SURE, True, [0]),
+        ({0: 0.72, 1: 0.86}, SURE, True, [0, 1]),
+        ({0: 0.72, 1: 0.88, 2: 1.0}, SURE, True, [0, 1, 2]),
+        ({0: 1.9, 1: 1.1, 2: 1.01}, SURE, False, [0, 1, 2]),
+        ({0: 1.9, 1: 1.16}, SURE, False, [0, 1]),
+        ({0: 2.1}, SURE, False, [0]),
+        ({0: 0.72, 1: 1.0}, QUICK, True, [0, 1]),
+        ({0: 0.72, 1: 1.01}, QUICK, False, [0, 1]),
+    ],
+)
+def test_short_runs_say_what_is_clear(
+    used: dict[int, float], care: Any, holds: bool, made_runs: list[int]
+) -> None:
+    assert lengths_of_runs(used, place_of(100.0), care) == (holds, made_runs)
+
+
+def test_near_saturation_and_where_runs_grow_the_shortest_does_not_say_that_limits_hold() -> None:
+    used, place = {0: 0.1, 1: 0.1, 2: 0.1}, place_of(100.0)
+    assert lengths_of_runs(used, place, SURE, top=place + 33) == (True, [0])
+    assert lengths_of_runs(used, place, SURE, top=place + 32) == (True, [0, 1])
+    assert lengths_of_runs(used, place, SURE, growth=1.0) == (True, [0])
+    assert lengths_of_runs(used, place, SURE, growth=1.05) == (False, [0, 1, 2])
+    assert lengths_of_runs(used, place, SURE, growth=1.2) == (False, [0, 1])
+    assert lengths_of_runs(used, place, SURE, growth=2.1) == (False, [0])
+
+
+def test_where_a_search_begins_and_which_load_is_the_highest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By closed forms: at saturation in strides of eight places, and at half of what a limit
+    leaves."""
+    monkeypatch.setattr(
+        "tonnage.sizing.loads.load_scan.rate_bound", lambda instance, slo: 64.0 if slo else 1_000.0
+    )
+    scan, _ = scan_of()
+    assert scan.top == 632  # 64 log2(1000) is 637.8
+    assert scan.start((TTFT,)) == 64 * 5
+    assert scan.start(()) == place_of(500.0)
+
+
+@pytest.mark.parametrize(
+    ("shows", "care", "limit_s"), [(1, SURE, 4.0), (2, SURE, 4.0), (2, QUICK, 1.0), (9, SURE, 1.0)]
+)
+def test_what_breaks_is_named_by_the_shortest_run_that_shows_it(
+    shows: int, care: Any, limit_s: float
+) -> None:
+    """And as saturation where no run shows a limit that breaks."""
+    runs_made: list[int] = []
+
+    def run(instance: Any, instances: int, rate: float, length: int) -> Seen:
+        runs_made.append(length)
+        return Seen(summary=values(ttft=4.0 if length >= shows else 1.0), requests=1)
+
+    scan, _ = scan_of(open=run)
+    outcome = scan._broken(64 * 7, (TTFT,), care)
+    assert (outcome.rate, outcome.summary.limit_s(TTFT)) == (128.0, limit_s)
+    assert outcome.limit == (TTFT if limit_s == 4.0 else None)
+    assert runs_made == [0, 1, 2][: min(shows, care) + 1]
+    scan, _ = scan_of(open=run, follows=True)
+    runs_made.clear()
+    scan._broken(place_of(250.0), (TTFT,), care)
+    assert runs_made == [0], "a closed form says that no queue settles"
+
+
+def test_a_load_above_a_limit_that_grows_is_read_at_the_load_below() -> None:
+    """What a run that was not steady shows says nothing about the load at which a limit is used
+    up."""
+
+    class Growing(Curve):
+        def _open(self, instance: Any, instances: int, rate: float, length: int) -> Seen:
+            steady = super()._open(instance, instances, rate, length)
+            return replace(steady, growth=2.0 if rate > 300.0 else 0.0)
+
+    read = Growing(lambda rate, length: rate).highest(limit(310.0), care=SURE)
+    assert isinstance(read, Highest)
+    assert read.rate == on_lattice(place_of(300.0) // 4 * 4)
+    assert read.summary.limit_s(None) == read.rate
+    straight = Curve(lambda rate, length: rate).highest(limit(310.0), care=SURE)
+    assert straight.limit == limit(310.0)[0]
+    assert straight.summary.limit_s(None) == on_lattice(place_of(310.0) // 4 * 4)

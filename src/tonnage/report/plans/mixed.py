@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tonnage.plan.limit import Limit
-from tonnage.plan.mixed import Group, Mixed, Purchase, Retirement, WhyNotAdded
+from tonnage.plan.mixed import Compared, Group, Mixed, Named, Purchase, Retirement, WhyNotAdded
 from tonnage.plan.plan import Plan
 from tonnage.report.document import Block, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, dollars, number, percent, sentence_of
+from tonnage.report.plans.cost import NAMES
 from tonnage.report.plans.deployments import name_of
 
 WHY_NOT: dict[WhyNotAdded, str] = {
@@ -138,6 +139,7 @@ def mix_text(mixed: Mixed) -> str:
     saves = (
         f"{dollars(mix.usd_per_year)} USD a year with electricity, {share}"
         f" ({dollars(mixed.compared.saved_usd_per_year)}) less than {alone}"
+        f"{_cheaper_text(mixed.compared)}"
     )
     short, long = (f"{group.added:,} × {group.system}" for group in mixed.groups)
     if mixed.over_tokens is None:
@@ -147,6 +149,19 @@ def mix_text(mixed: Mixed) -> str:
         f"prompts up to {mixed.over_tokens:,} tokens ({percent(mixed.groups[0].share)} of the"
         f" requests) on {short}, longer ones on {long}: {saves}"
     )
+
+
+def _cheaper_text(compared: Compared) -> str:
+    """The line of the answer that costs still less; "" where none does."""
+    cheaper = compared.cheaper
+    if cheaper is None:
+        return ""
+    systems = systems_text([(count, name) for name, count in cheaper.systems.items()])
+    names: dict[Named, str] = {name: f"{text} (Cost)" for name, text in NAMES.items()}
+    names["pools_instead"] = f"{systems} with prefill and decode apart (Other way)"
+    names["narrow_cache"] = f"{systems} with the KV cache in FP8"
+    share = percent(1 - cheaper.usd_per_year / compared.mix.usd_per_year)
+    return f"; cheaper still, by {share}: {names[cheaper.named]} at {dollars(cheaper.usd_per_year)}"
 
 
 def mixed_rows(plan: Plan) -> tuple[tuple[str, str], ...]:

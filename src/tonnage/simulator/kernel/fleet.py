@@ -157,12 +157,14 @@ def run_fleet(
     )
 
 
-def compile_for(trace: Trace, engines: Sequence[Machine]) -> None:
+def compile_for(
+    trace: Trace, engines: Sequence[Machine], ranks: int = 1, knobs: EngineKnobs | None = None
+) -> None:
     """Compile the loop of fleets, or load it, without that of one engine, which it calls; nothing
-    is simulated.
+    is simulated. Arguments as in ``run_fleet``.
     """
     loop_arguments = arguments(
-        trace, engines, "round-robin", 0, None, None, NO_CHANGES, drive.expected
+        trace, engines, "round-robin", 0, None, None, NO_CHANGES, drive.expected, ranks, knobs
     )
     drive_fleet.compile((*map(typeof, loop_arguments), types.int64))
 

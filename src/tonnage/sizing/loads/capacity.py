@@ -114,10 +114,9 @@ def _closed_capacity(runs: Runs, instance: Instance, slo: Slo) -> Capacity:
     top = runs.clients(instance, max_clients)
     best, best_summary = 1, instance.single_client()
     low, high = 1, max_clients
-    broken = worst_limit(top, slo)
-    if broken is None:
+    binds = worst_limit(top, slo)
+    if binds is None:
         best, best_summary, low = max_clients, top, high
-    binds: Limit | None = None
     while high - low > max(1, low // 100):
         clients = (low + high) // 2
         summary = runs.clients(instance, clients)
@@ -128,12 +127,11 @@ def _closed_capacity(runs: Runs, instance: Instance, slo: Slo) -> Capacity:
         low = clients
         if summary.requests_per_second > best_summary.requests_per_second:
             best, best_summary = clients, summary
-    ended = binds or broken
     return Capacity(
         rate=best_summary.requests_per_second,
         concurrency=float(best),
         summary=best_summary,
-        binds=SATURATION if ended is None else bound_by(ended),
+        binds=SATURATION if binds is None else bound_by(binds),
         reason=None,
     )
 
