@@ -454,7 +454,7 @@ def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iter
 
 
 def _simulated(words: Sequence[str]) -> list[str]:
-    """The words of a simulated engine without those that each target writes its own way: the
+    """The words of a simulated engine without what targets write differently: the
     program, the folder of the plan, the port and the served name, which are the last.
     """
     names = [PLAN if word.endswith(f"/{PLAN}") else word for word in words]
