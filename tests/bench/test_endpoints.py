@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -73,6 +76,34 @@ def test_a_stream_of_too_many_bytes_or_events_is_refused(monkeypatch: pytest.Mon
                 ),
             ]
         )
+
+
+FLOOD = r"""
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+peer, _ = server.accept()
+peer.recv(65_536)
+peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+try:
+    while True:
+        peer.sendall(b": ping\n\n" * 100_000)
+except OSError:
+    pass
+"""
+
+
+def test_comments_without_end_are_cut_at_the_limit_of_their_seconds(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FLOOD], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        began = time.monotonic()
+        asked = question(ClosedLoop(concurrency=1), requests=1)
+        measured_run = run(url, tmp_path / "run", asked, timeout_s=0.2)
+        assert time.monotonic() - began < 5
+    assert dict(measured_run.outcomes) == {"timed out": 1}
 
 
 @pytest.mark.parametrize("kind", ["completions", "responses"])

@@ -69,7 +69,7 @@ def test_the_interval_of_the_mean_holds_it_as_often_as_it_says() -> None:
     not be taken for single gaps."""
     rng, held = np.random.default_rng(3), 0
     requests = record(np.full(200, 200.0))
-    for seed in range(40):
+    for seed in range(25):
         pace = rng.normal(10, 2, 200).clip(2)
         gaps = rng.normal(pace[:, None], 0.5, (200, 9)).clip(0.1)
         offsets = np.rint(
@@ -79,7 +79,7 @@ def test_the_interval_of_the_mean_holds_it_as_often_as_it_says() -> None:
             single_gaps(offsets.ravel(), np.full(200, 10)), requests, seed=seed
         )["mean"]
         held += low <= 10 <= high
-    assert held >= 34
+    assert held >= 22
 
 
 def test_too_few_requests_have_no_interval() -> None:
@@ -128,7 +128,7 @@ def test_too_few_samples_have_no_interval() -> None:
 
 
 def test_block_intervals_hold_the_mean_of_a_correlated_series_as_often_as_they_say() -> None:
-    series = np.random.default_rng(3).normal(0, 1, (1_200, 60))
+    series = np.random.default_rng(3).normal(0, 1, (1_200, 30))
     series[0] = 0
     for k in range(1, len(series)):
         series[k] += 0.9 * series[k - 1]
@@ -136,7 +136,7 @@ def test_block_intervals_hold_the_mean_of_a_correlated_series_as_often_as_they_s
     for one in series.T:
         low, high = block_intervals(one, seed=7)["mean"]
         held += low <= 0 <= high
-    assert held / 60 >= 0.85
+    assert held / 30 >= 0.85
     assert math.isnan(block_intervals(np.zeros(3), seed=7)["mean"][0])
 
 

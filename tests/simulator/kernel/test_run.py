@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.in_turn import in_turn
-from tests.simulator.kernel.compared import ENGINE, MODEL, both, compare
+from tests.simulator.kernel.compared import (
+    ENGINE,
+    MODEL,
+    SHAPES,
+    both,
+    compare,
+    instances,
+    same_ranks,
+)
+from tests.simulator.kernel.uncompiled import uncompiled
 from tests.strategies import MS, SCHEDULERS, coefficient_array, examples, runs
 from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
@@ -16,6 +27,23 @@ from tonnage.results.requests import COMPLETED, UNFINISHED
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.spec.deployment import Windows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Any]:
+    with uncompiled() as module:
+        yield module
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@examples(0.3)
+@given(data=st.data())
+def test_uncompiled_kernel_equals_reference(plain, scheduler, kind, data):
+    """All three loops and groups of ranks, which take half a minute each to compile."""
+    run, traces, ranks = data.draw(instances(kind, scheduler))
+    for leaps in (False, True):
+        same_ranks(plain.run_ranks, run, traces, ranks, leaps=leaps)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
