@@ -13,6 +13,7 @@ from tests.questions import SMALL, best, contender, contenders, plans_with, ques
 from tests.sizing.explained import ASKED
 from tonnage.api.sizing import ask
 from tonnage.plan.limit import Breach, limit_of
+from tonnage.plan.notes import LengthsVary
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import BrokenAtAnyLoad, NothingMeetsLimits, NotSure
 from tonnage.plan.sensitivity import Changed, OtherSystems, RelaxedLimit
@@ -35,11 +36,14 @@ from tonnage.sizing.sensitivity import (
     changed_question,
     narrow_cache,
     narrowable,
+    other_spreads,
     rounded_up,
     sensitivity,
     unreached,
 )
 from tonnage.spec.catalog.accuracy import cache_losses
+from tonnage.spec.catalog.entries import recorded_lengths
+from tonnage.spec.lengths import Lengths
 
 few_parts = plans_with("sensitivity")
 
@@ -456,3 +460,36 @@ def test_a_changed_question_is_answered_as_surely_as_the_choice(
     answers(monkeypatch, level=None)
     nothing = _changed(search, chosen, search.question, -0.2, QUICK)
     assert nothing.reason == NothingMeetsLimits()
+
+
+@pytest.mark.parametrize(
+    ("share", "recorded", "context", "names"),
+    [
+        (0.2, "", 10**6, ["exact", "nearest"]),
+        (0.1, "", 10**6, ["exact", "20%", "nearest"]),
+        (0.0, "chat", 10**6, ["exact", "20%"]),
+        (0.1, "", 1_320, ["exact", "20%"]),  # recorded lengths go beyond
+        (0.1, "", 1_319, ["exact"]),  # 1,200 and 120 tokens
+    ],
+)
+def test_other_spreads_are_those_that_the_question_does_not_have(
+    share: float, recorded: str, context: int, names: list[str]
+) -> None:
+    note = LengthsVary(which=("isl", "osl"), share=share, recorded=recorded)
+    of = replace(
+        question(**SMALL), remarks=(note,), isl=Lengths(mean=1_000.0), osl=Lengths(mean=100.0)
+    )
+    of = replace(of, model=replace(of.model, max_context=context))
+    nearest = min(recorded_lengths().values(), key=lambda row: row.apart(1_000.0, 100.0))
+    found = other_spreads(of)
+    assert list(found) == [nearest.name if name == "nearest" else name for name in names]
+    for variant in found.values():
+        assert (variant.isl.mean, variant.osl.mean) == (1_000.0, 100.0)
+        assert variant.isl.longest + variant.osl.longest <= context
+    assert found["exact"].isl.longest == 1_000
+    if "20%" in found:
+        assert (found["20%"].isl.longest, found["20%"].osl.longest) == (1_200, 120)
+    one = replace(note, which=("isl",))
+    only = other_spreads(replace(of, remarks=(one,)))
+    assert all(variant.osl == of.osl for variant in only.values())
+    assert other_spreads(replace(of, remarks=())) == {}
