@@ -171,7 +171,7 @@ class Names:
 
 @cache
 def _runs(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The runs of parts of a dotted name, and those that begin it, with the empty one; of the few
+    """The runs of parts of a dotted name, and the leading runs with the empty one; of the few
     names of a layer's matrices, each looked up in every layer.
     """
     parts = name.split(".")
