@@ -89,11 +89,11 @@ class BoundedStrictHeaders(_Awaited, H11Protocol):
             self._stop_waiting()
 
 
-def silence_ended_requests(*causes: type[Exception]) -> None:
+def silence_ended_requests(*causes: type[BaseException]) -> None:
     """Let uvicorn print no traceback of a request that is cancelled as its server ends, or that one
     of these exceptions ends on purpose.
     """
-    silent = (asyncio.CancelledError, *causes)
+    silent: tuple[type[BaseException], ...] = (asyncio.CancelledError, *causes)
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: not (record.exc_info and isinstance(record.exc_info[1], silent))
     )
