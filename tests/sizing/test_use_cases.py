@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.questions import question
+from tests.questions import plans_with, question
 from tests.sizing.mixtures import KINDS, asked
 from tonnage.cost.options import with_cost_together
 from tonnage.plan.use_cases import Arrangement, UseCasePool, UseCases
@@ -23,6 +23,8 @@ from tonnage.sizing.mixture import Mixture
 from tonnage.sizing.planner import size
 from tonnage.sizing.use_cases import Asked, _arranged, _case, _deployments, use_cases
 from tonnage.spec.catalog.price_list import catalog_prices
+
+few_parts = plans_with()
 
 
 def answered(*cases: Asked) -> UseCases:
