@@ -15,7 +15,7 @@ from scipy import optimize
 
 from tonnage.evidence import sample
 from tonnage.evidence.calibrate import CalibrationReport, calibrate
-from tonnage.evidence.sample import Solution, _Model, differences, least_squares
+from tonnage.evidence.sample import Solution, _Model, _next_radius, differences, least_squares
 from tonnage.formats.measured_files import read_measured
 
 Floats = NDArray[np.float64]
@@ -170,3 +170,20 @@ def test_a_step_within_the_radius_lowers_the_model_as_much_as_the_best_of_that_l
     assert np.linalg.norm(step) == pytest.approx(radius)
     assert 0.99 * model.decrease(best) <= model.decrease(step) <= (1 + 1e-6) * model.decrease(best)
     assert model.step(2.0 * radius / share) == pytest.approx(damped(0.0), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "length", "radius"),
+    [
+        (-1.0, 2.0, 0.5),  # worse than before
+        (0.24, 2.0, 0.5),
+        (0.26, 2.0, 2.0),
+        (0.74, 2.0, 2.0),
+        (0.76, 1.8, 2.0),  # the radius did not cut it short
+        (0.76, 1.92, 4.0),
+    ],
+)
+def test_the_radius_follows_how_well_the_linear_model_predicts(
+    ratio: float, length: float, radius: float
+) -> None:
+    assert _next_radius(2.0, ratio, length) == pytest.approx(radius)
