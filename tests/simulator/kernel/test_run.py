@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.deployments import knobs_of
 from tests.in_turn import in_turn
 from tests.simulator.kernel.compared import (
     ENGINE,
@@ -19,8 +20,9 @@ from tests.simulator.kernel.compared import (
     instances,
     same_ranks,
 )
+from tests.simulator.kernel.hand_worked import trace_of
 from tests.simulator.kernel.uncompiled import uncompiled
-from tests.strategies import MS, SCHEDULERS, coefficient_array, examples, runs
+from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, examples, runs
 from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
 from tonnage.results.requests import COMPLETED, UNFINISHED
@@ -37,7 +39,7 @@ def plain() -> Iterator[Any]:
 
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-@examples(0.3)
+@examples(0.25)
 @given(data=st.data())
 def test_uncompiled_kernel_equals_reference(plain, scheduler, kind, data):
     """All three loops and groups of ranks, which take half a minute each to compile."""
@@ -46,8 +48,29 @@ def test_uncompiled_kernel_equals_reference(plain, scheduler, kind, data):
         same_ranks(plain.run_ranks, run, traces, ranks, leaps=leaps)
 
 
+TIGHT = [(0, 4, 40, 1), (1, 9, 30, 0), (2, 3, 50, 2), (3, 6, 20, 0), (30, 5, 40, 1), (31, 4, 9, 2)]
+"""Due times in milliseconds, prompts, outputs and classes, for which 60 blocks of a token are few."""
+
+
+@pytest.mark.parametrize("order", ["fcfs", "shortest-first", "priority", "deadline"])
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-@examples(1.0)
+def test_uncompiled_kernel_equals_reference_in_little_memory(plain, scheduler, order):
+    """Everyone decodes for long, and those in the midst of all lose their blocks again and again."""
+    trace = trace_of(*[row[:3] for row in TIGHT])
+    classes = np.array([row[3] for row in TIGHT])
+    trace = replace(trace, priority=classes, ttft_ps=np.where(classes == 1, -1, classes * 40 * MS))
+    knobs = knobs_of(6, 64, block=1, scheduler=scheduler, queue_order=order)
+    limits = {"windows": Windows(blocks=0, tokens=0), "window_ps": -1, "max_context": 0}
+    for blocks, shed in ((60, False), (75, False), (60, knobs.ranks)):
+        engine = replace(knobs, shed=shed)
+        run = Run(trace=trace, step=MODEL, knobs=engine, kv_blocks=blocks, **limits)
+        for leaps in (False, True):
+            same_ranks(plain.run_ranks, run, [trace], 1, leaps=leaps)
+            same_ranks(plain.run_ranks, run, [trace, trace], 3, leaps=leaps)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@examples(0.5)
 @given(data=st.data())
 def test_kernel_equals_reference(scheduler, data):
     compare(data.draw(runs((scheduler,))))

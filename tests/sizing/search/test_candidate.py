@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.questions import best, plans_with, question
 from tests.sizing.explained import carried
 from tests.sizing.search.contenders import (
+    TTFT,
     Carrying,
     asked_for,
     capacity_of,
@@ -21,8 +23,15 @@ from tests.sizing.search.contenders import (
 )
 from tonnage.plan.candidate import MOST_TIMES, GpuLimit
 from tonnage.plan.limit import Load
+from tonnage.results.metrics import Latencies
+from tonnage.sizing.loads.confidence import Slowdown
+from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.search.candidate import (
+    _at_peak,
+    _attained,
     _between,
+    _chance,
+    _confidence,
     _limit,
     _load,
     _power,
@@ -31,6 +40,7 @@ from tonnage.sizing.search.candidate import (
     longest_accepted,
     memory_parts,
 )
+from tonnage.spec.deployment import Limit
 
 few_parts = plans_with("tail")
 
@@ -262,3 +272,127 @@ def test_watts_over_the_load_of_an_instance(
         assert _power(sized_of(without_power, 2, 10.0)) is None
     monkeypatch.setattr(f"{module}.draw", lambda *_, **__: None)
     assert _power(sized_of(contender, 2, 10.0)) is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtItsPeak(Carrying):
+    """A deployment whose whole fleet answers in 1 s, and instances that stand for it in 2 s."""
+
+    def standing_for(self, instances: int) -> int:
+        return instances // 2
+
+    def seen(self, instances: int, rate: float, care: Any) -> Any:
+        self.calls.append(("instances", instances, rate, care))
+        return SimpleNamespace(summary=summary_of(2.0))
+
+    def at_peak(self, slowdown: Any = None) -> Any:
+        return SimpleNamespace(
+            simulated=lambda systems: 3 * systems,
+            seen=lambda systems: SimpleNamespace(summary=summary_of(1.0)),
+        )
+
+    def slowdown(self, level: float) -> Any:
+        return Slowdown(steps=1.0 + level)
+
+
+def summary_of(seconds: float) -> Any:
+    latencies = {
+        name: Latencies(mean=seconds * place)
+        for place, name in enumerate(("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"), 1)
+    }
+    return SimpleNamespace(by_request=None, **latencies)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "recording", "seconds", "together"),
+    [(True, None, 1.0, 60), (False, None, 2.0, 40), (False, object(), 1.0, 60)],
+)
+def test_what_requests_see_at_the_peak(
+    chosen: bool, recording: object, seconds: float, together: int
+) -> None:
+    contender = AtItsPeak(
+        question=asked_for(400.0, recording=recording), ready=ready_of(), runs=None
+    )
+    peak = _at_peak(sized_of(contender, 20, 5.0), chosen=chosen)
+    assert peak is not None
+    assert (peak.requests_per_second_per_instance, peak.utilisation) == (5.0, 1.0)
+    assert peak.instances == together
+    latencies = (peak.ttft_ms, peak.itl_ms, peak.tpot_ms, peak.e2e_ms)
+    assert [latency.mean for latency in latencies] == [seconds * n for n in (1, 2, 3, 4)]
+    assert (("instances", 80, 5.0, QUICK) in contender.calls) == (seconds == 2.0)
+    for changed in ({"offline": True}, {"load": "closed"}):
+        silent = replace(contender, question=asked_for(400.0, **changed))
+        assert _at_peak(sized_of(silent, 20, 5.0), chosen=chosen) is None
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_the_confidence_of_a_number_of_systems(chosen: bool) -> None:
+    """Spare systems are in each number; what others than the choice need at other levels is not
+    known."""
+    errors = {"requests_s": SimpleNamespace(metric="requests_s", factor=lambda p: 1 + p / 3)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AtItsPeak, "errors", errors)
+        module = "tonnage.sizing.search.candidate"
+        patch.setattr(
+            f"{module}._systems_at", lambda sized, level: None if level > 0.9 else round(10 * level)
+        )
+        patch.setattr(
+            f"{module}._chance", lambda sized, systems: sum(filter(None, systems.values()))
+        )
+        contender = AtItsPeak(question=asked_for(400.0, spare=2), ready=ready_of(), runs=None)
+        confidence = _confidence(sized_of(contender, 20, 5.0), chosen=chosen)
+        unsure = _confidence(sized_of(contender, 20, 5.0, level=None), chosen=False)
+        lower = _confidence(sized_of(contender, 20, 5.0, level=0.5), chosen=False)
+    assert (confidence.asked, confidence.metric) == (0.8, "requests_s")
+    if chosen:
+        assert confidence.meets == 13
+        assert confidence.systems == {"50": 7, "80": 10, "95": None}
+        assert confidence.step_factors == {"50": 1.1667, "80": 1.2667, "95": 1.3167}
+    else:
+        assert confidence.meets is None
+        assert confidence.systems == {"80": 22}
+        assert confidence.step_factors == {"80": 1.2667}
+    assert unsure.systems == {"80": None}
+    assert lower.systems == {"80": None, "50": 22}
+
+
+@pytest.mark.parametrize(
+    ("carried_rps", "meets"),
+    [
+        # steps take 1 + p times as long, and an instance carries 8 over that: 5 at 0.6
+        (8.0, 0.6),
+        (6.0, 0.2),
+        (4.9, 0.001),
+        (99.0, 0.999),
+    ],
+)
+def test_the_chance_that_systems_are_enough_by_hand(carried_rps: float, meets: float) -> None:
+    class Slower(AtItsPeak):
+        def capacity(self, instances: int, slowdown: Any = None, **how: Any) -> Any:
+            return capacity_of(carried_rps / slowdown.steps)
+
+    contender = Slower(question=asked_for(400.0), ready=ready_of(), runs=None)
+    chance = _chance(sized_of(contender, 20, 5.0), {0.5: None, 0.8: None, 0.95: None})
+    assert chance == pytest.approx(meets, abs=0.0011)
+    enough = _chance(sized_of(contender, 20, 5.0), {0.5: 20, 0.8: 20, 0.95: 21})
+    assert enough == pytest.approx(max(meets, 0.8), abs=0.0011)
+
+
+def test_joint_attainment_is_told_as_predicted_and_with_longer_times() -> None:
+    joint = Limit(metric="attain", statistic="", seconds=1.0, share=0.9, parts=(("ttft", 1.0),))
+    ratios = np.array([0.2, 0.5, 0.6, 0.9])
+    values = SimpleNamespace(ratios=lambda parts: ratios, ttft=np.zeros(4))
+    contender = AtItsPeak(
+        question=asked_for(2.0, limits=(TTFT, joint)), ready=ready_of(), runs=None
+    )
+    sized = sized_of(contender, 1, 5.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "tonnage.sizing.search.candidate.attained_of", lambda *args: ("attained", *args)
+        )
+        shown = _attained(sized, SimpleNamespace(by_request=values))
+    # times 1.8 times as long: what took up to 0.556 of the limit
+    assert shown == {"attained": ("attained", values, 2.0, (joint,)), "sure": (0.5,)}
+    assert _attained(sized, SimpleNamespace(by_request=None)) == {}
+    plain = replace(contender, question=asked_for(2.0))
+    assert _attained(sized_of(plain, 1, 5.0), SimpleNamespace(by_request=values)) == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +11,8 @@ import pytest
 from tests.deployments import knobs_of
 from tests.questions import best, contenders, question
 from tests.sizing.loads.small_instance import Small
-from tests.sizing.search.contenders import TPOT, capacity_of, early
+from tests.sizing.search.contenders import TPOT, asked_for, capacity_of, carrying, early
+from tonnage.errors import InputError
 from tonnage.plan.limit import SATURATION, bound_by
 from tonnage.plan.notes import KnobChange
 from tonnage.sizing.loads.instance import QUICK
@@ -19,7 +20,15 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.search.deployment_capacity import Contender
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import trials
-from tonnage.sizing.search.tuning import _ends, _full_step_s, _ways, changes, fitted
+from tonnage.sizing.search.tuning import (
+    _ends,
+    _full_step_s,
+    _ways,
+    changes,
+    fitted,
+    tries_front_ends,
+    variants,
+)
 from tonnage.spec.deployment import EngineKnobs, Limit
 
 GAPS: dict[str, Any] = {
@@ -239,3 +248,67 @@ def test_a_full_step_by_hand() -> None:
 )
 def test_the_metric_that_ends_a_load(outcome: Any, ends: str) -> None:
     assert _ends(outcome) == ends
+
+
+@pytest.mark.parametrize(
+    ("metric", "rate", "everything", "settings"),
+    [
+        ("tpot", 100.0, False, [[2_048, 1_024, 512], [32, 16]]),
+        ("tpot", 20.0, False, [[2_048, 1_024, 512], [16]]),  # 30 requests are never at once
+        ("tpot", 5.0, False, [[2_048, 1_024, 512], []]),
+        ("tpot", 5.0, True, [[2_048, 1_024, 512], [8_192, 16_384, 32_768], [32, 16], [128]]),
+        ("ttft", 5.0, False, [[2_048, 1_024, 512], [8_192, 16_384, 32_768], [128]]),
+    ],
+)
+def test_the_deployments_with_other_knobs_that_may_carry_more(
+    metric: str, rate: float, everything: bool, settings: list[list[int]]
+) -> None:
+    """Smaller batches where a time per token ends the load, and only as small as what closed forms
+    let be in flight: three times the rate times half a second."""
+    first = knobs()
+    deployment = make_dataclass("Deployment", ["knobs", "engine"], eq=False)(first, "vllm")
+    trial = make_dataclass("Trial", ["deployment"], eq=False)(deployment)
+    instance = SimpleNamespace(
+        batch=64, knobs=first, memory=None, alone_e2e_s=0.5, traffic="traffic"
+    )
+    ready = make_dataclass("Ready", ["trial", "instance", "first", "place"], eq=False)(
+        trial, instance, trial, 0
+    )
+    runs = SimpleNamespace(instance=lambda deployment, traffic: (deployment.knobs, traffic))
+    contender = carrying(1.0, ready=ready, runs=runs, most=rate)
+    outcome = SimpleNamespace(
+        capacity=capacity_of(1.0, binds=bound_by(replace(TPOT, metric=metric)))
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tonnage.sizing.search.tuning.startable", lambda memory, knobs: knobs)
+        ways = variants(contender, outcome, everything=everything)
+        assert [
+            [
+                row.trial.deployment.knobs.max_num_tokens
+                if row.trial.deployment.knobs.max_num_tokens != 4_096
+                else row.trial.deployment.knobs.max_batch_size
+                for row in way
+            ]
+            for way in ways
+        ] == settings
+        for row in (row for way in ways for row in way):
+            assert row.instance == (row.trial.deployment.knobs, "traffic")
+            assert row.first is trial
+
+        def refuse(deployment: Any, traffic: Any) -> Any:
+            raise InputError("no room")
+
+        runs.instance = refuse
+        assert variants(contender, outcome, everything=True) == [[], [], [], []]
+
+
+@pytest.mark.parametrize(
+    ("moves", "busy", "tries"),
+    [(("front_ends",), 0.51, True), (("front_ends",), 0.5, False), (("batch",), 0.9, False)],
+)
+def test_front_ends_are_tried_where_one_is_busy(
+    moves: tuple[str, ...], busy: float, tries: bool
+) -> None:
+    ready = SimpleNamespace(instance=SimpleNamespace(front_end_busy=lambda rate: busy * rate))
+    contender = carrying(1.0, question=asked_for(1.0, free_moves=moves), ready=ready)
+    assert tries_front_ends(contender, 1.0) == tries
