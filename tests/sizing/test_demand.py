@@ -253,7 +253,7 @@ def test_requests_at_once_are_a_rate_times_the_time_of_an_answer(wanted: int) ->
 
 
 def test_more_requests_at_once_never_take_fewer_systems() -> None:
-    found = [size(**QUESTION, concurrency=wanted).choice for wanted in (50, 400, 3_000)]
+    found = [size(**QUESTION, concurrency=wanted).choice for wanted in (50, 200, 1_000)]
     exact = [one.systems_exact for one in found if one is not None]
     assert exact == sorted(exact)
     assert len(exact) == 3

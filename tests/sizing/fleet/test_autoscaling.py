@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.candidates import plan_of
+from tests.questions import plans_with
 from tonnage.api.sizing import ask
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.fleet import Autoscaling, Held, OverHours, Proposal
@@ -35,6 +36,9 @@ from tonnage.sizing.fleet.autoscaling import (
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
+
+few_parts = plans_with()
+
 
 DAY = tuple(
     1.5 * rate
