@@ -39,14 +39,21 @@ from tonnage.cost.plan_cost import (
     with_rent,
 )
 from tonnage.plan.candidate import Identity, Power
-from tonnage.plan.cost import JobCost, PaysOff, Serving, YearlyCost
+from tonnage.plan.cost import JobCost, PaysOff, Serving, Traffic, YearlyCost
 from tonnage.plan.demand import Demand, DemandSource, Region, Regions
 from tonnage.plan.document import json_of
 from tonnage.plan.fleet import Autoscaling, Held, OverHours, Proposal
 from tonnage.plan.notes import CourseWay, NoCost, OwnedElectricity, TokenPriceRatio
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import Measurement, pareto
-from tonnage.plan.use_cases import Arrangement, CaseAtPeak, PoolSystems, UseCasePool, UseCases
+from tonnage.plan.use_cases import (
+    Arrangement,
+    Background,
+    CaseAtPeak,
+    PoolSystems,
+    UseCasePool,
+    UseCases,
+)
 from tonnage.report.plans.fleet import autoscaling_text
 from tonnage.results.metrics import Latencies
 from tonnage.sizing.demand import demand_of
@@ -640,3 +647,94 @@ def test_the_notes_of_a_year_name_what_a_reader_has_to_know() -> None:
         "NoProfile",
         "EstimatedPrice",
     ]
+
+
+def test_use_cases_share_a_pool_by_their_instances_and_a_job_by_what_it_uses() -> None:
+    """Of four instances of two GPUs one use case takes a quarter at its peak, where it always is;
+    the other is busy half of the time. A job in the background uses one instance, and no peak."""
+    plan = plan_of(YEAR, candidate(tp=2))
+
+    def of(mean: float | None) -> Plan:
+        demand = replace(
+            demand_of(peak_rps=10.0), mean_requests_per_second=mean, sizing_requests_per_second=10.0
+        )
+        return replace(plan, demand=demand)
+
+    shared = _arranged(plan, 1, ("chat", "rag"))
+    (pool,) = shared.pools
+    exact = [
+        replace(case, instances_exact=n) for case, n in zip(pool.cases, (0.5, 1.5), strict=True)
+    ]
+    pool = replace(pool, instances=4, cases=tuple(exact))
+    job = Background(
+        name="night",
+        requests=1.0,
+        within_seconds=1.0,
+        free_requests=1.0,
+        more_instances=0,
+        instances_exact=1.0,
+        requests_per_second=(),
+    )
+    found = UseCases(
+        names=("chat", "rag", "night"),
+        plans=(of(None), of(5.0), of(1.0)),
+        separate=replace(shared, pools=(pool,)),
+        shared=replace(shared, pools=(pool,)),
+        not_shared=None,
+        chosen="shared",
+        background=job,
+    )
+    prices = RENTED.with_overrides({"power_usd_per_kwh": 0.2})
+    paid = with_cost_together(found, prices)
+    assert paid.shared is not None
+    assert paid.separate is not None
+    at_peak = {share.name: share.at_peak for share in paid.shared.shares}
+    assert at_peak == pytest.approx({"chat": 0.25, "rag": 0.75, "night": 0.0})
+    over_year = {share.name: share.over_year for share in paid.shared.shares}
+    # chat 0.5 of an instance, rag half of 1.5, the job 1
+    assert over_year == pytest.approx({"chat": 0.5 / 2.25, "rag": 0.75 / 2.25, "night": 1 / 2.25})
+    # 20 requests/s at the peak; without the mean of one it is not known when: busy all year
+    power = 10.2 * 8_760 * 1.58 * 0.2
+    assert paid.shared.owned_usd_per_year == pytest.approx(119_000 + power)
+    usd = {share.name: share.usd_per_year for share in paid.shared.shares}
+    assert usd == pytest.approx(
+        {name: at_peak[name] * 119_000 + over_year[name] * power for name in usd}
+    )
+    assert paid.shared.rented_usd_per_year == pytest.approx(4 * 2 * 3 * 8_760)
+    assert [share.name for share in paid.separate.shares] == ["chat", "rag"]
+    unpriced = with_cost_together(found, prices, ("cloud",)).shared
+    assert unpriced is not None
+    assert unpriced.owned_usd_per_year is None
+    assert [share.usd_per_year for share in unpriced.shares] == [None] * 3
+    assert [share.at_peak for share in unpriced.shares] == pytest.approx(list(at_peak.values()))
+    old = replace(pool, cases=tuple(replace(case, instances_exact=None) for case in exact))
+    aged = with_cost_together(replace(found, shared=replace(shared, pools=(old,))), prices)
+    assert aged.shared is not None
+    assert aged.shared.shares == ()
+
+
+def test_loads_together_without_a_mean_are_weighted_by_their_peaks() -> None:
+    first = Traffic(
+        peak_requests_per_second=3.0,
+        mean_requests_per_second=None,
+        input_tokens=100.0,
+        output_tokens=10.0,
+    )
+    second = replace(first, peak_requests_per_second=9.0, input_tokens=500.0, output_tokens=50.0)
+    both = summed([first, second])
+    assert both == Traffic(
+        peak_requests_per_second=12.0,
+        mean_requests_per_second=None,
+        input_tokens=pytest.approx(400.0),
+        output_tokens=pytest.approx(40.0),
+    )
+    known = summed(
+        [
+            replace(first, mean_requests_per_second=1.0),
+            replace(second, mean_requests_per_second=3.0),
+        ]
+    )
+    assert (known.mean_requests_per_second, known.input_tokens) == (4.0, pytest.approx(400.0))
+    assert (
+        summed([replace(first, profile=(1.0,)), replace(second, profile=(2.0, 3.0))]).profile == ()
+    )

@@ -29,13 +29,16 @@ from tonnage.sizing.fleet.purchase import (
     Buyer,
     Pool,
     _active,
+    _by_length,
     _cheapest,
     _holding,
+    _hopes,
     _priced,
     cheapest_purchase,
     split,
     thresholds,
 )
+from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import system_for
@@ -511,3 +514,65 @@ def test_the_two_questions_of_a_split_by_hand() -> None:
     assert (short.cv, long.cv) == pytest.approx((math.sqrt(3.25), math.sqrt(1.75)))
     poisson = split(question(isl="histogram:100:0.75,900:0.25"), 300)[0][0]
     assert (poisson.process, poisson.cv) == ("poisson", 1.0)
+
+
+def test_short_runs_say_how_cheap_a_pool_may_be_on_each_kind() -> None:
+    """For five hundredths less of the load: 380 of 400 requests per second are 19 systems of 20; the
+    kinds that do not meet the limits are left out."""
+    sized = sized_of(carrying(400.0), 20, 5.0)
+    calls: list[Any] = []
+
+    class Hasty(Buyer):
+        def answer(self, question: Any, gpu: Any, care: Any = None) -> Any:
+            calls.append((question.tune, gpu.name, care))
+            return None if gpu.name == "none" else sized
+
+        def usd(self, like: Any, systems: int, share: float, spare: int) -> float:
+            return (100.0 if like == "dear" else 1.0) * systems + share + 1_000 * spare
+
+    kinds = [SimpleNamespace(name=name) for name in ("dear", "none", "cheap")]
+    buyer = Hasty(question=asked_for(1.0), runs=None, price=None)
+    pool = asked_for(1.0, spare=2)
+    hopes = _hopes(buyer, {"dear": "dear"}, pool, 0.25, kinds)
+    assert hopes == ((2_021.25, kinds[2]), (4_100.25, kinds[0]))
+    assert calls == [(False, name, QUICK) for name in ("dear", "none", "cheap")]
+
+
+def pools_of(tokens: int) -> list[Any]:
+    """The two sides of a split, which hope for a hundredth of their tokens a year each."""
+    return [(f"{side} {tokens}", 0.5) for side in ("short", "long")]
+
+
+@pytest.mark.parametrize(
+    ("at_most", "answers", "ways"),
+    [
+        (1_000.0, {}, [(10.0, 200)]),
+        (10.0, {}, []),
+        (1_000.0, {"short 200": None}, [(20.0, 400)]),
+        (1_000.0, {"long 200": None}, [(20.0, 400)]),
+        (1_000.0, {"long 200": 50.0}, [(55.0, 200), (20.0, 400)]),
+        (7.0, {}, []),
+    ],
+)
+def test_splits_are_sized_from_the_one_that_hopes_for_least(
+    at_most: float, answers: dict[str, Any], ways: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pools cost 5 and 10 a year each where these are what they hoped for times 2.5."""
+    module = "tonnage.sizing.fleet.purchase"
+    monkeypatch.setattr(f"{module}.thresholds", lambda question: (400, 200))
+    monkeypatch.setattr(f"{module}.split", lambda question, tokens: pools_of(tokens))
+    monkeypatch.setattr(
+        f"{module}._hopes", lambda *args: ((int(args[2].split()[1]) / 100, SimpleNamespace()),)
+    )
+
+    def cheapest(buyer: Any, pool: Any, most: float) -> Any:
+        usd = answers.get(pool.question, pool.hope * 2.5)
+        return None if usd is None or usd >= most else (usd, sized_of(carrying(1.0), 3, 5.0))
+
+    monkeypatch.setattr(f"{module}._cheapest", cheapest)
+    buyer = Buyer(question=asked_for(1.0, images=None, spare=1), runs=None, price=None)
+    offers = _by_length(buyer, {}, [], at_most)
+    assert [(way.usd_per_year, way.over_tokens) for way, _ in offers] == ways
+    assert all(way.systems == {"system": 8} for way, _ in offers)
+    buyer.question.images = object()
+    assert _by_length(buyer, {}, [], at_most) == []

@@ -480,3 +480,139 @@ def test_fleets_are_simulated_until_the_first_one_holds(
 def test_the_aim_is_the_fewest_gpus_unless_another_is_named() -> None:
     assert isinstance(contest().search.aim, FewestGpus)
     assert carrying(1.0).question.limits == (TTFT, TPOT)
+
+
+def tuned(*, prune: bool = True, **changed: Any) -> tuple[Contest, list[Any]]:
+    """The settings that are tried of two deployments next to a best one of 20 systems."""
+    calls: list[Any] = []
+    meeting = contest(
+        sized_of(sure(place=0), 20, 5.0, level=None),
+        prune=prune,
+        question=asked_for(400.0, **changed),
+    )
+    meeting.outcomes[1] = strained(1.2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Contest, "attempt", lambda self, *args: ("start", args[0].ready.place))
+        patch.setattr(
+            "tonnage.sizing.search.search.variants",
+            lambda contender, outcome, *, everything: [
+                (contender.ready.place, outcome, everything)
+            ],
+        )
+        patch.setattr(Contest, "_along", lambda self, *args: calls.append(args[1:]))
+        meeting.tune([sure(place=place) for place in range(3)])
+    return meeting, calls
+
+
+def test_other_knobs_are_tried_where_these_could_save_a_system() -> None:
+    meeting, calls = tuned()
+    worth = pytest.approx(400 / 76)
+    assert calls == [
+        ((0, meeting.outcomes[0], False), ("start", 0), worth),
+        ((1, meeting.outcomes[1], False), ("start", 1), worth),
+    ]
+    assert meeting.tuned == {0, 1}
+    whole, calls = tuned(prune=False)
+    assert calls == [
+        ((0, whole.outcomes[0], True), None, pytest.approx(5.0)),
+        ((1, whole.outcomes[1], True), None, pytest.approx(5.0)),
+    ]
+    for changed in ({"drawn": False}, {"tune": False}, {"free_moves": ()}):
+        assert tuned(**changed)[1] == []
+
+
+def test_a_best_whose_fleet_took_more_gives_way_to_what_needs_fewer() -> None:
+    best = sized_of(sure(place=0), 22, 5.0)
+    asked = [best, sized_of(sure(place=3), 25, 4.0)]
+    rows = [sized_of(sure(place=1), 21, 5.0), sized_of(sure(place=2), 22, 5.0)]
+    for rivals, places in ((rows, [1, 0, 3]), (rows[1:], [])):
+        with pytest.MonkeyPatch.context() as patch:
+
+            def held(self: Contest, contenders: Any, rivals: Any = rivals) -> Any:
+                assert self.outcomes == {0: best}
+                assert [contender.ready.place for contender in contenders] == [1, 2]
+                return rivals
+
+            patch.setattr(Contest, "held", held)
+            saving = contest().search._saving([sure(place=n) for n in range(3)], best, asked)
+        assert [row.ready.place for row in saving] == places
+
+
+def test_rows_of_short_runs_that_would_be_better_are_sized_in_full() -> None:
+    best = sized_of(sure(place=0), 20, 5.0)
+    others = [
+        sized_of(sure(place=1), 19, 5.3, care=QUICK),
+        sized_of(sure(place=2), 19, 5.3),
+        sized_of(sure(place=3), 21, 5.0, care=QUICK),
+        sized_of(sure(place=4), 18, 5.6, care=QUICK),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Contest,
+            "attempt",
+            lambda self, contender, best: others[0] if contender.ready.place == 1 else early(1.0),
+        )
+        assert contest().search._surer(others, best) == [others[0]]
+
+
+def test_the_rows_next_to_the_choice_are_the_best_of_every_kind() -> None:
+    """Of its own GPU type the best of every other engine and format, of others one for all."""
+
+    def of(gpu: str, precision: str, engine: str, place: int) -> Sure:
+        contender = sure(place=place)
+        deployment = contender.ready.trial.deployment
+        deployment.gpu, deployment.precision = (
+            SimpleNamespace(name=gpu),
+            SimpleNamespace(name=precision),
+        )
+        contender.ready.trial.identity = SimpleNamespace(engine=engine)
+        return contender
+
+    contenders = [
+        of("h100", "fp8", "vllm", 0),
+        of("h100", "fp8", "vllm", 1),
+        of("h100", "fp16", "vllm", 2),
+        of("h100", "fp8", "sglang", 3),
+        of("l40s", "fp8", "vllm", 4),
+        of("l40s", "fp16", "sglang", 5),
+    ]
+    kinds: list[list[int]] = []
+
+    def held(self: Contest, members: Any, *, tune: bool) -> Any:
+        assert (self.care, tune, self.search.rows, self.level) == (QUICK, False, False, 0.8)
+        kinds.append([member.ready.place for member in members])
+        self.outcomes[members[0].ready.place] = "outcome"
+        return [f"best of {kinds[-1]}", "second"]
+
+    outcomes: dict[int, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Contest, "held", held)
+        rows = contest().search._others(contenders, sized_of(contenders[0], 20, 5.0), outcomes)
+    assert sorted(kinds) == [[2], [3], [4, 5]]
+    assert sorted(rows) == ["best of [2]", "best of [3]", "best of [4, 5]"]
+    assert set(outcomes) == {2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("changed", "contests"),
+    [
+        ({}, 1),
+        ({"care": QUICK}, 0),
+        ({"prune": False}, 0),
+        ({"question": asked_for(1.0, drawn=False)}, 0),
+    ],
+)
+def test_short_runs_come_first_unless_all_runs_are_as_long(
+    changed: dict[str, Any], contests: int
+) -> None:
+    calls: list[Any] = []
+
+    def held(self: Contest, contenders: Any, *, first: Any, tune: bool) -> Any:
+        calls.append((self.care, self.level, first, tune))
+        return ["row"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Contest, "held", held)
+        rows = contest(**changed).search._in_short_runs([sure()], 0.5)
+    assert rows == ["row"] * contests
+    assert calls == [(QUICK, 0.5, None, False)] * contests

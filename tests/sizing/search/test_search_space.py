@@ -17,8 +17,14 @@ from tonnage.plan.reason import (
 )
 from tonnage.report.plans.candidates import reason_text
 from tonnage.sizing.loads.runs import Runs
-from tonnage.sizing.loads.trial import Ready
-from tonnage.sizing.search.search_space import narrowed, prepare, splits_of, trials
+from tonnage.sizing.loads.trial import Ready, Trial
+from tonnage.sizing.search.search_space import (
+    _pipelined,
+    narrowed,
+    prepare,
+    splits_of,
+    trials,
+)
 
 
 def test_a_search_tries_every_split_with_its_own_number() -> None:
@@ -241,3 +247,39 @@ def test_a_narrowed_question_is_for_one_deployment() -> None:
         3,
         2,
     )
+
+
+@pytest.mark.parametrize(
+    ("fits", "tried"),
+    [
+        ({(8, 2)}, [(8, 2)]),
+        ({(2, 2), (8, 4)}, [(8, 2), (4, 2), (2, 2)]),
+        ({(4, 8)}, [(8, 2), (4, 2), (2, 2), (8, 4), (4, 4), (2, 4), (4, 8)]),
+    ],
+)
+def test_the_shortest_pipeline_of_the_widest_groups_on_four_systems_at_most(
+    fits: set[tuple[int, int]], tried: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight stages of eight GPUs are too many, and sixteen GPUs are no group of a system."""
+    calls: list[tuple[int, int]] = []
+
+    def prepared(asked: object, runs: object, trial: Trial, place: int) -> object:
+        split, knobs = trial.deployment.parallelism, trial.deployment.knobs
+        calls.append((split.tp, split.pp))
+        assert (place, knobs.front_ends) == (7, 1)
+        row = Ready(trial=trial, instance=None, place=place, first=trial)
+        return row if calls[-1] in fits else None
+
+    monkeypatch.setattr("tonnage.sizing.search.search_space.prepared_trial", prepared)
+    asked = replace(question(tp="1"), tps=(2, 16, 8, 4))
+    (trial,) = trials(question(tp="1"))
+    ready = _pipelined(asked, Runs(), trial, 7)
+    assert calls == tried
+    assert ready is not None
+    assert (ready.trial.deployment.parallelism.tp, ready.trial.deployment.parallelism.pp) == tried[
+        -1
+    ]
+    calls.clear()
+    fits.clear()
+    assert _pipelined(asked, Runs(), trial, 7) is None
+    assert max(tp * pp for tp, pp in calls) == 32

@@ -275,7 +275,8 @@ def _simulate(arguments: dict[str, Any], progress: Progress) -> Answer:
 
 
 def _memory(arguments: dict[str, Any], progress: Progress) -> Answer:
-    memory_report = memory(**_known(arguments, "memory"))
+    known = _known(arguments, "memory")
+    memory_report = memory(**{name: value for name, value in known.items() if value is not None})
     return memory_document(memory_report.lines()), memory_report.to_json()
 
 
@@ -348,15 +349,15 @@ def _text() -> dict[str, Any]:
 
 
 def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
-    """The arguments of ``simulate``, or those of these names, each with what it says: the model is
-    needed.
+    """The arguments of ``simulate``, or those of these names of ``memory``, each with what it says:
+    the model is needed.
     """
     from pydantic import ConfigDict, Field, create_model
 
     about = {leaf.name: leaf.about for leaf in simulated_leaves()}
     fields: dict[str, Any] = {
         name: (hint | None, Field(None, description=about.get(name)))
-        for name, hint in get_type_hints(SimulateArguments).items()
+        for name, hint in get_type_hints(memory if names else SimulateArguments).items()
         if name in names or not names
     }
     fields["model"] = (str, Field(description=about["model"]))
