@@ -253,7 +253,7 @@ def test_requests_at_once_are_a_rate_times_the_time_of_an_answer(wanted: int) ->
 
 
 def test_more_requests_at_once_never_take_fewer_systems() -> None:
-    found = [size(**QUESTION, concurrency=wanted).choice for wanted in (50, 400, 3_000)]
+    found = [size(**QUESTION, concurrency=wanted).choice for wanted in (50, 200, 1_000)]
     exact = [one.systems_exact for one in found if one is not None]
     assert exact == sorted(exact)
     assert len(exact) == 3
@@ -452,13 +452,13 @@ def test_working_hours_begin_at_eight_where_they_fit(
         ({"mean_rps": 1, "factor": 1}, True),
         ({"mean_rps": 1, "factor": 0.999}, False),
         ({"peak_rps": 1e9}, True),
-        ({"peak_rps": 1.001e9}, False),
+        ({"peak_rps": 1e9 + 0.5}, False),
         ({"requests": 0.4, "within_s": 10}, False),
         ({"requests": 0.6, "within_s": 10}, True),
         ({"requests": 5, "within_s": 1e10}, True),
         ({"requests": 1e15, "within_s": 1e10}, True),
-        ({"requests": 1.001e15, "within_s": 1e10}, False),
-        ({"requests": 1e10, "within_s": 1.001e10}, False),
+        ({"requests": 1e15 + 1, "within_s": 1e10}, False),
+        ({"requests": 1e10, "within_s": 1e10 + 0.5}, False),
         ({"users": 3, "requests_per_user_day": 1, "working_days": 1}, True),
         ({"users": 3, "requests_per_user_day": 1, "working_days": 7}, True),
         ({"users": 3, "requests_per_user_day": 1, "working_days": 2.5}, False),

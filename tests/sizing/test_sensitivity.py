@@ -69,7 +69,7 @@ def test_a_swing_is_the_plan_run_again_with_the_same_knobs(
 
 
 def test_a_changed_question_is_what_a_user_would_type(asked: Question) -> None:
-    typed = {"isl": {"isl": 1200}, "osl": {"osl": 80}, "rate": {"peak_rps": 1200}}
+    typed = {"isl": {"isl": 1200}, "osl": {"osl": 80}, "rate": {"peak_rps": 600}}
     for name, values in typed.items():
         change = -0.2 if name == "osl" else 0.2
         rerun, ours = question(**{**ASKED, **values}), changed_question(asked, name, change)
@@ -114,14 +114,14 @@ def test_more_of_anything_needs_no_fewer_systems(plan: Plan) -> None:
 
 @pytest.fixture(scope="module")
 def tight() -> Plan:
-    """A load that is just too much for two systems."""
+    """A load that is just too much for one system."""
     return tonnage.size(
         **{
             **ASKED,
             "tp": 1,
             "precision": "fp8",
             "engine": "tensorrt-llm-0.15",
-            "peak_rps": 1200,
+            "peak_rps": 600,
             "ttft": "p95<=70ms",
         }
     )
@@ -142,7 +142,7 @@ def test_the_relaxed_limit_saves_a_system_and_a_slightly_stricter_one_does_not(t
             "tp": 1,
             "precision": "fp8",
             "engine": "tensorrt-llm-0.15",
-            "peak_rps": 1200,
+            "peak_rps": 600,
             "ttft": f"p95<={limit_ms}ms",
         }
         choice = size(replace(question(**asked), deepen=False)).choice

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.plan.candidates import candidate
-from tests.questions import question
+from tests.questions import plans_with, question
 from tests.sizing.mixtures import KINDS, asked
 from tonnage.cost.options import with_cost_together
 from tonnage.plan.candidate import Identity
@@ -45,6 +45,8 @@ from tonnage.sizing.use_cases import (
 )
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.deployment import parse_limit
+
+few_parts = plans_with()
 
 
 def answered(*cases: Asked) -> UseCases:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate
-from tests.questions import best, question
+from tests.questions import best, plans_with, question
 from tests.sizing.search.contenders import IDENTITY, asked_for, carrying, ready_of, sized_of
 from tonnage.plan.demand import Existing
 from tonnage.plan.limit import SATURATION
@@ -31,6 +31,8 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.progress import Steps
 from tonnage.sizing.question import Owned, Question
+
+few_parts = plans_with()
 
 
 def carried(asked: Question) -> Existing:

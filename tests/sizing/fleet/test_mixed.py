@@ -321,3 +321,57 @@ def test_what_would_do_the_work_of_systems_that_exist() -> None:
     assert row.instead_requests_per_second == 25.0
     assert _retirements(fleets, "old", {"new": 4.0}, active) == ()
     assert _retirements(counted({"old": 20.0}), "new", {"new": 4.0}, {"new": 2}) == ()
+
+
+@pytest.mark.parametrize(
+    ("rates", "prices", "buys", "instead", "reason"),
+    [
+        # 80 requests per second: 4 of 20, or 8 of 10; by their price
+        ({"old": 10.0, "a": 20.0, "b": 10.0}, {"a": 3.0, "b": 1.0}, ("b", 8), [("a", 4, 32)], None),
+        ({"old": 10.0, "a": 20.0, "b": 10.0}, {"a": 1.9, "b": 1.0}, ("a", 4), [("b", 8, 64)], None),
+        # where none is needed, what costs least for what it carries
+        ({"old": 60.0, "a": 20.0, "b": 10.0}, {"a": 3.0, "b": 1.0}, ("b", 0), [("a", 0, 0)], None),
+        ({"old": 60.0, "a": 20.0, "b": 10.0}, {"a": 1.9, "b": 1.0}, ("a", 0), [("b", 0, 0)], None),
+        ({"old": 10.0, "a": 20.0}, {"a": 3.0, "b": 1.0}, ("a", 4), [], None),
+        ({"old": 10.0, "a": 0.01}, {"a": 3.0, "b": 1.0}, None, [], "many"),
+        ({"old": 10.0}, {"a": 3.0, "b": 1.0}, None, [], "limits"),
+    ],
+)
+@pytest.mark.parametrize("growth", [None, -0.1, 0.1])
+def test_the_kind_of_system_that_is_added_by_hand(
+    *,
+    rates: dict[str, float],
+    prices: dict[str, float],
+    buys: tuple[str, int] | None,
+    instead: list[Any],
+    reason: str | None,
+    growth: float | None,
+) -> None:
+    kinds = [Kind(system=SimpleNamespace(name="old", gpus=8), owned=2)]
+    kinds += [
+        Kind(system=SimpleNamespace(name=name, gpus=8), price=prices[name]) for name in prices
+    ]
+    question = asked_for(1.0, growth_per_month=growth, sharing=None, deepen=True)
+    bought: list[Any] = []
+    module = "tonnage.sizing.fleet.mixed"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{module}.Fleets", lambda **parts: counted(rates, **parts))
+        patch.setattr(f"{module}.whole", lambda *args: bought.append(args[1:]) or Mixed())
+        patch.setattr(f"{module}._purchases", lambda *args: ((args[1:],), 5))
+        patch.setattr(f"{module}._next_bought", lambda *args: args[1])
+        patch.setattr(f"{module}._retirements", lambda *args: args[1:])
+        mixed = with_added(question, None, kinds, months=7)
+    assert mixed.reason == reason
+    if buys is None:
+        assert bought == []
+        return
+    name, count = buys
+    assert bought == [({"old": 2, name: count}, {name: count})]
+    assert mixed.buys == name
+    assert [(row.system, row.systems, row.gpus) for row in mixed.instead] == instead
+    assert mixed.retirements[:2] == (name, prices)
+    if growth == 0.1:
+        assert (mixed.purchases, mixed.months) == (((name, count, 0.1, 7),), 5)
+        assert mixed.next_bought == name
+    else:
+        assert (mixed.purchases, mixed.next_bought) == ((), None)

@@ -184,3 +184,11 @@ def test_extra_systems_are_added_to_every_number_of_a_sensitivity() -> None:
     assert shifted(replace(whole, relaxed=None), 2).relaxed is None
     assert shifted(whole, 0) is whole
     assert shifted(None, 2) is None
+
+
+def test_fewer_units_than_are_needed_are_never_enough() -> None:
+    failures = Failures(mtbf_hours=30.0, repair_hours=10.0)
+    assert failures.availability(3, 4) == 0.0
+    assert failures.availability(1, 1) == pytest.approx(0.75)
+    assert failures.availability(2, 1) == pytest.approx(1 - 0.25**2)
+    assert failures.availability(4, 0) == 1.0

@@ -397,3 +397,20 @@ def test_two_pools_complete_what_the_busier_one_does(small: Small) -> None:
     assert [pools.in_flight_at(rate) for rate in (2.0, 100.0)] == [3.0, 16]
     pools.alone_e2e_s = 0.1
     assert pools.in_flight_at(2.0) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("computed", "common", "caches", "tokens"),
+    [
+        (30.0, 20.9, True, (30.0, 20)),
+        (0.2, 0.0, True, (1.0, 0)),
+        (30.0, 20.9, False, (100, 0)),
+    ],
+)
+def test_tokens_of_a_prompt_that_are_computed_at_best(
+    computed: float, common: float, caches: bool, tokens: tuple[float, int]
+) -> None:
+    best = SimpleNamespace(computed=computed, common=common)
+    small = Small(traffic=traffic(sharing=SimpleNamespace(best=lambda osl: best)))
+    assert small._computed(caches) == tokens
+    assert Small()._computed(True) == (100, 0)
