@@ -4,7 +4,7 @@ target that was tried does."""
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from types import SimpleNamespace
@@ -19,8 +19,10 @@ from tests.questions import plans_with
 from tonnage.api.sizing import ask
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.fleet import Autoscaling, Held, OverHours, Proposal
+from tonnage.plan.limit import limit_of
 from tonnage.plan.plan import Plan
 from tonnage.simulator.autoscaler import Autoscale
+from tonnage.simulator.changes import NO_CHANGES, Changes
 from tonnage.sizing.fleet import autoscaling as fleet_over_hours
 from tonnage.sizing.fleet.autoscaling import (
     SHARES,
@@ -36,6 +38,7 @@ from tonnage.sizing.fleet.autoscaling import (
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
+from tonnage.spec.deployment import Limit
 
 few_parts = plans_with()
 
@@ -476,3 +479,56 @@ def test_what_is_proposed_is_of_the_whole_fleet() -> None:
         interval_s=15.0,
         run=run,
     )
+
+
+def test_a_run_over_hours_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten of thirty instances are simulated; a limit on single gaps counts over the whole run."""
+    ttft, itl = (Limit(metric=metric, statistic="p95", seconds=1.0) for metric in ("ttft", "itl"))
+    gap = [0.9]
+    calls: list[object] = []
+
+    def run_fleet(trace: object, machines: list[object], router: str, **how: object) -> object:
+        calls.append((len(machines), router, how["seed"], how["changes"]))
+        held = {1: 1_800.0, 3: 7_200.0, 5: 0.0}
+        return SimpleNamespace(requests="record", changed=SimpleNamespace(held_seconds=held))
+
+    @dataclass
+    class Violation:
+        limit: object = None
+        broken_hours: int = 3
+        hours: int = 24
+        requests: int = 9
+        violating: int = 4
+        worst_hour: int = 7
+        worst_share: float = 0.5
+
+    module = "tonnage.sizing.fleet.autoscaling"
+    monkeypatch.setattr(f"{module}.run_fleet", run_fleet)
+    monkeypatch.setattr(f"{module}.violations", lambda requests, slo: [Violation()])
+    monkeypatch.setattr(f"{module}.LimitOverHours", SimpleNamespace)
+    monkeypatch.setattr(f"{module}.summarize", lambda requests: None)
+    monkeypatch.setattr(f"{module}.statistic_s", lambda summary, limit: gap[0])
+    monkeypatch.setattr(f"{module}.OverHours", SimpleNamespace)
+    instance = SimpleNamespace(traffic=SimpleNamespace(router="random", seed=3), engine="machine")
+    over = FleetOverHours(
+        instance=instance,
+        limits=(itl, replace(ttft, seconds=2.0)),
+        slo=(itl, ttft),
+        instances=30,
+    )
+    over.__dict__["simulated"] = 10
+    outcome = over.run("trace", None)
+    assert outcome.run.held == (Held(instances=3, hours=0.5), Held(instances=9, hours=2.0))
+    assert (outcome.broken_hours, outcome.hours) == ((0, 3), 24)
+    (limit,) = outcome.run.limits
+    assert limit.limit == limit_of(replace(ttft, seconds=2.0))
+    assert (limit.broken_hours, limit.hours) == (3, 24)
+    gap[0] = 1.1
+    rule = Autoscale(metric="rate", target=1.0, least=1, most=6, start_s=0.0, warm=2)
+    assert over.run("trace", rule).broken_hours == (1, 3)
+    assert calls == [(10, "random", 3, NO_CHANGES), (8, "random", 3, Changes(autoscale=rule))]
+    monkeypatch.setattr(f"{module}.violations", lambda requests, slo: [])
+    gaps_alone = replace(over, limits=(itl,), slo=(itl,))
+    gaps_alone.__dict__["simulated"] = 10
+    outcome = gaps_alone.run("trace", None)
+    assert (outcome.broken_hours, outcome.hours) == ((1,), 1)

@@ -397,3 +397,41 @@ def test_two_pools_complete_what_the_busier_one_does(small: Small) -> None:
     assert [pools.in_flight_at(rate) for rate in (2.0, 100.0)] == [3.0, 16]
     pools.alone_e2e_s = 0.1
     assert pools.in_flight_at(2.0) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("computed", "common", "caches", "tokens"),
+    [
+        (30.0, 20.9, True, (30.0, 20)),
+        (0.2, 0.0, True, (1.0, 0)),
+        (30.0, 20.9, False, (100, 0)),
+    ],
+)
+def test_tokens_of_a_prompt_that_are_computed_at_best(
+    computed: float, common: float, caches: bool, tokens: tuple[float, int]
+) -> None:
+    best = SimpleNamespace(computed=computed, common=common)
+    small = Small(traffic=traffic(sharing=SimpleNamespace(best=lambda osl: best)))
+    assert small._computed(caches) == tokens
+    assert Small()._computed(True) == (100, 0)
+
+
+def test_what_comes_to_an_instance_where_prompts_share_something() -> None:
+    """Answers of 1.5 times the time of a lone one; recorded sessions come as they were."""
+    assert Small()._shared() is None
+    assert Small(traffic=traffic(sharing=SimpleNamespace(recorded=object())))._shared() is None
+    sharing = SimpleNamespace(recorded=None, shorter=lambda *blocks: ("shorter", *blocks))
+    deployment = SimpleNamespace(knobs=SimpleNamespace(tokens_per_block=16))
+    small = Small(traffic=traffic(sharing=sharing), deployment=deployment)
+    small.knobs.tokens_per_block = 8
+    shared = small._shared()
+    assert shared.sharing == ("shorter", 16, 8)
+    assert (shared.answer_s, shared.caches, shared.router) == (0.75, True, "least-outstanding")
+    assert (shared.process, shared.cv, shared.osl) == ("poisson", 1.0, small.traffic.osl)
+    assert not Small().follows
+    assert Small(traffic=traffic(sharing=SimpleNamespace(follows=True))).follows
+    assert Small().equal
+    assert not Small(traffic=traffic(pairs=object())).equal
+    for name in ("isl", "osl"):
+        drawn = SimpleNamespace(kind="normal")
+        assert not Small(traffic=traffic(**{name: drawn})).equal

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.sizing.loads.small_instance import Small, traffic
 from tests.sizing.pooled import contender, pooled
 from tests.sizing.search.contenders import (
     TTFT,
@@ -21,6 +22,7 @@ from tests.sizing.search.contenders import (
 from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import SATURATION, Breach, bound_by, limit_of
 from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, CannotRun
+from tonnage.simulator.request import ALL_TOKENS, CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION
 from tonnage.sizing.loads.confidence import AS_PREDICTED, Slowdown
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.loads.runs import Runs
@@ -35,6 +37,7 @@ from tonnage.sizing.search.disaggregated import (
     contenders_of,
     poolable,
 )
+from tonnage.units import to_ps
 
 
 @pytest.mark.parametrize(
@@ -203,8 +206,14 @@ class Split(PooledContender):
         (40, (2.0, 2.0), 16),
     ],
 )
+@pytest.mark.parametrize("saturates", [False, True])
 def test_the_best_split_is_found_from_closed_forms_on(
-    instances: int, rates: tuple[float, float], prefill: int, monkeypatch: pytest.MonkeyPatch
+    *,
+    instances: int,
+    rates: tuple[float, float],
+    prefill: int,
+    saturates: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By trying every split: of more than 32 instances 32 are split."""
     module = "tonnage.sizing.search.disaggregated"
@@ -218,6 +227,9 @@ def test_the_best_split_is_found_from_closed_forms_on(
         assert (care, near) == (QUICK, 0.0)
         contender.calls.append(pools.split[0])
         rate = carries(pools.split)
+        if saturates:
+            reason = AboveSaturation(requests_per_second=above, most=rate)
+            return capacity_of(rate) if rate > above else capacity_of(0.0, reason=reason)
         limit = replace(TTFT, metric="ttft" if pools.split[0] * rates[0] == rate else "tpot")
         if rate <= above:
             broken = Breach(limit=limit_of(limit), value_ms=1.0)
@@ -370,3 +382,57 @@ def test_what_each_instance_of_two_pools_carries(
     assert calls[1:] == longest
     contender.capacity(instances, Slowdown(steps=1.5), above=2.0, near=3.0)
     assert (instances, 3.0 * together, 4.5 * together) in calls
+
+
+@pytest.mark.parametrize("metric", ["ttft", "tpot"])
+def test_the_steps_of_the_pool_that_ends_the_load(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 20 requests per second 10 come to each prefill instance and 5 to each decode one, which
+    holds 5 * 9 * 40 ms of them: one on each of its two ranks, of 100 tokens and half of ten."""
+    module = "tonnage.sizing.search.disaggregated"
+    monkeypatch.setattr(f"{module}.token_limit", lambda pair, slo: 1.0)
+    monkeypatch.setattr(f"{module}.decode_worker", lambda deployment: "decoding")
+    monkeypatch.setattr(Split, "running", Small(traffic=traffic_of()))
+    made: list[Any] = []
+
+    def instance(deployment: Any, traffic: Any) -> Any:
+        made.append((deployment, traffic.osl.mean))
+        small = Small()
+        small.requests_of = lambda rate, length: (rate, length)
+        small.recorded = lambda *args: SimpleNamespace(steps=args)
+        return small
+
+    contender = Split(
+        question=asked_for(1.0),
+        ready=ready_of(),
+        runs=SimpleNamespace(instance=instance),
+        split=(2, 4),
+    )
+    summary = SimpleNamespace(tpot_ms=SimpleNamespace(mean=40.0))
+    capacity = capacity_of(20 / 6, summary=summary, binds=bound_by(replace(TTFT, metric=metric)))
+    _, rate, steps = contender.recorded(capacity, 99)
+    if metric == "ttft":
+        assert rate == pytest.approx(10.0)
+        assert steps == (rate, (rate, QUICK), 99)
+        assert made == [(Split.running.deployment, 1)]
+        return
+    assert rate == pytest.approx(5.0)
+    assert made == [("decoding", 10)]
+    batch = 1  # 1.8 over the two attention ranks
+    assert (steps[0, DECODE_SEQUENCES], steps[0, CONTEXT_TOKENS], steps[0, ALL_TOKENS]) == (
+        batch,
+        105,
+        2,
+    )
+    assert steps[0, DURATION] == to_ps(1 / 50 + 105e-6)
+    idle = replace(capacity, summary=SimpleNamespace(tpot_ms=SimpleNamespace(mean=None)))
+    assert contender.recorded(idle, 99)[2][0, DECODE_SEQUENCES] == 1
+    busy = replace(capacity, summary=SimpleNamespace(tpot_ms=SimpleNamespace(mean=400.0)))
+    assert contender.recorded(busy, 99)[2][0, :].tolist() != steps[0].tolist()
+    assert contender.recorded(busy, 99)[2][0, DECODE_SEQUENCES] == 9
+
+
+def traffic_of() -> Any:
+    parts = vars(traffic())
+    return make_dataclass("Traffic", list(parts), eq=False)(**parts)
