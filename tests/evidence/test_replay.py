@@ -71,8 +71,14 @@ def test_a_pair_is_written_with_its_ratio() -> None:
         metric="ttft_ms", statistic="p95", measured=100.0, predicted=150.0, low=90.0, high=110.0
     )
     assert pair.to_json() == {
-        "metric": "ttft_ms", "statistic": "p95", "measured": 100.0, "predicted": 150.0,
-        "ratio": 1.5, "low": 90.0, "high": 110.0, "inside": True,
+        "metric": "ttft_ms",
+        "statistic": "p95",
+        "measured": 100.0,
+        "predicted": 150.0,
+        "ratio": 1.5,
+        "low": 90.0,
+        "high": 110.0,
+        "inside": True,
     }
     assert math.isnan(replace(pair, measured=0.0).ratio)
 
