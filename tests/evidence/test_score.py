@@ -421,9 +421,11 @@ def test_rows_in_step_are_those_of_equal_lengths_under_a_load_of_many() -> None:
     def rows(*loads: tuple[str, int | None, Any]) -> list[Any]:
         return [
             SimpleNamespace(
-                point=SimpleNamespace(load=load, concurrency=clients, drawn=drawn, isl=800, osl=90)
+                point=SimpleNamespace(
+                    load=load, concurrency=clients, drawn=drawn, isl=800 + place, osl=90
+                )
             )
-            for load, clients, drawn in loads
+            for place, (load, clients, drawn) in enumerate(loads)
         ]
 
     closed, drawn = ("closed", MANY_CLIENTS, None), ("closed", 500, object())
@@ -434,3 +436,6 @@ def test_rows_in_step_are_those_of_equal_lengths_under_a_load_of_many() -> None:
     (two,) = _in_step(rows(closed, ("open", None, None)))
     assert two.startswith("2 rows of open loops")
     assert " are predicted " in two
+    assert "write isl as 800+-20%" in two
+    assert " 800+-20% " in two
+    assert " 90+-20% says" in two

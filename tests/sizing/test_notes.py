@@ -13,11 +13,12 @@ import pytest
 from tests.sizing.outside_rows import found
 from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import bound_by, limit_of
-from tonnage.plan.notes import BurstyTrace, LimitHalvesThroughput
+from tonnage.plan.notes import BurstyTrace, CacheOfCheckpoint, LimitHalvesThroughput
 from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
 from tonnage.report.plans.notes import warning_text
 from tonnage.sizing.notes import (
     _bursty,
+    _cache,
     _front_ends,
     _halved,
     _nvlink,
@@ -263,3 +264,36 @@ def test_front_ends_are_named_where_there_are_several_or_one_is_busy(
         assert asked[-1] == (50.0, 25.0)  # a step every 40 ms, for two tokens of 20 ms
     chosen.contender.question.offline = True
     assert list(_front_ends(chosen)) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "warned"),
+    [
+        ({}, True),
+        ({"kv": "fp8"}, False),
+        ({"kv": "bf16"}, False),
+        ({"checkpoint": "m"}, False),  # the model's own
+        ({"narrows": False}, False),
+        ({"switch": object()}, False),  # a flag keeps 16 bits
+        ({"launch": None}, False),
+    ],
+)
+def test_a_checkpoint_that_narrows_the_cache_is_named(
+    changed: dict[str, Any], warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"kv": "fp16", "checkpoint": "m-fp8", "narrows": True, "switch": None} | changed
+    launch = SimpleNamespace(switch=lambda name: said["switch"])
+    engine = SimpleNamespace(family="vllm", launch=launch if "launch" not in said else None)
+    deployment = SimpleNamespace(
+        engine="e",
+        model=SimpleNamespace(name="m"),
+        precision=SimpleNamespace(kv=said["kv"]),
+        gpu=SimpleNamespace(vendor="NVIDIA"),
+    )
+    monkeypatch.setattr("tonnage.sizing.notes.find_engine", lambda name: engine)
+    monkeypatch.setattr("tonnage.sizing.notes.loaded", lambda *asked: (said["checkpoint"], ""))
+    monkeypatch.setattr("tonnage.sizing.notes.narrows_kv", lambda *asked: said["narrows"])
+    chosen = SimpleNamespace(ready=SimpleNamespace(trial=SimpleNamespace(deployment=deployment)))
+    assert _cache(chosen) == (  # type: ignore[arg-type]
+        CacheOfCheckpoint(value=2.0, engine="vllm", checkpoint="m-fp8") if warned else None
+    )

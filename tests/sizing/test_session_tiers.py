@@ -189,6 +189,8 @@ def test_both_limits_of_a_cell_hold_up_to_a_number_of_sessions(
     )
     assert undefined.within(tier_limits(0.6, 2.0))[0] == pytest.approx(8.0, rel=0.01)
     assert POWERS.largest == 16.0
+    read = crossing(SESSIONS, 0.25 * SESSIONS, 2.0)
+    assert read == pytest.approx(math.exp(np.linspace(math.log(2), math.log(16), 400)[267]))
     assert POWERS.within(()) == (math.inf, 0.0)
 
 

@@ -33,6 +33,7 @@ from tonnage.sizing.fleet.purchase import (
     _cheapest,
     _holding,
     _hopes,
+    _pools,
     _priced,
     cheapest_purchase,
     split,
@@ -576,3 +577,19 @@ def test_splits_are_sized_from_the_one_that_hopes_for_least(
     assert all(way.systems == {"system": 8} for way, _ in offers)
     buyer.question.images = object()
     assert _by_length(buyer, {}, [], at_most) == []
+
+
+@pytest.mark.parametrize("pairs", [None, object()])
+def test_each_pool_of_a_split_is_a_group(pairs: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tonnage.sizing.fleet.purchase.candidate", lambda sized, *, chosen: candidate(systems=7)
+    )
+    asked = asked_for(1.0, pairs=pairs, isl="100-900", router="random")
+    pools = [Pool(question=asked, share=share, hopes=()) for share in (0.25, 0.75)]
+    mixed = _pools(pools, [sized_of(carrying(1.0), 3, rate) for rate in (5.0, 6.0)], 300)
+    assert (mixed.router, mixed.over_tokens) == ("random", 300)
+    isl = "100-900" if pairs is None else ""
+    assert [
+        (group.system, group.owned, group.added, group.share, group.weight, group.isl)
+        for group in mixed.groups
+    ] == [("system", 0, 7, 0.25, 5.0, isl), ("system", 0, 7, 0.75, 6.0, isl)]

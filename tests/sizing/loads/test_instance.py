@@ -414,3 +414,24 @@ def test_tokens_of_a_prompt_that_are_computed_at_best(
     small = Small(traffic=traffic(sharing=SimpleNamespace(best=lambda osl: best)))
     assert small._computed(caches) == tokens
     assert Small()._computed(True) == (100, 0)
+
+
+def test_what_comes_to_an_instance_where_prompts_share_something() -> None:
+    """Answers of 1.5 times the time of a lone one; recorded sessions come as they were."""
+    assert Small()._shared() is None
+    assert Small(traffic=traffic(sharing=SimpleNamespace(recorded=object())))._shared() is None
+    sharing = SimpleNamespace(recorded=None, shorter=lambda *blocks: ("shorter", *blocks))
+    deployment = SimpleNamespace(knobs=SimpleNamespace(tokens_per_block=16))
+    small = Small(traffic=traffic(sharing=sharing), deployment=deployment)
+    small.knobs.tokens_per_block = 8
+    shared = small._shared()
+    assert shared.sharing == ("shorter", 16, 8)
+    assert (shared.answer_s, shared.caches, shared.router) == (0.75, True, "least-outstanding")
+    assert (shared.process, shared.cv, shared.osl) == ("poisson", 1.0, small.traffic.osl)
+    assert not Small().follows
+    assert Small(traffic=traffic(sharing=SimpleNamespace(follows=True))).follows
+    assert Small().equal
+    assert not Small(traffic=traffic(pairs=object())).equal
+    for name in ("isl", "osl"):
+        drawn = SimpleNamespace(kind="normal")
+        assert not Small(traffic=traffic(**{name: drawn})).equal
