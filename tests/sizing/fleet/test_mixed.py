@@ -15,7 +15,14 @@ from tonnage.api.sizing import answer, ask
 from tonnage.plan.mixed import Mixed, Purchase, Retirement
 from tonnage.plan.plan import Plan
 from tonnage.sizing.fleet.existing import existing
-from tonnage.sizing.fleet.mixed import Fleets, Kind, _purchases, _retirements, with_added
+from tonnage.sizing.fleet.mixed import (
+    Fleets,
+    Kind,
+    _purchases,
+    _retirements,
+    whole,
+    with_added,
+)
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.progress import Steps
 from tonnage.sizing.question import Question
@@ -375,3 +382,56 @@ def test_the_kind_of_system_that_is_added_by_hand(
         assert mixed.next_bought == name
     else:
         assert (mixed.purchases, mixed.next_bought) == ((), None)
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_the_whole_fleet_by_its_groups(several: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two owned systems and five of another kind, of which one more is bought to stand by."""
+    module = "tonnage.sizing.fleet.mixed"
+
+    class Peak:
+        def __init__(self, as_predicted: bool) -> None:
+            self.name = "predicted" if as_predicted else "at the confidence"
+
+        def of_kinds(self) -> Any:
+            return (0.25, "first"), (0.75, "second")
+
+        def seen(self, systems: int) -> Any:
+            return SimpleNamespace(summary=f"whole of {systems}")
+
+        def run(self, systems: int) -> str:
+            return f"{self.name} on {systems}"
+
+    monkeypatch.setattr(
+        f"{module}.whole_fleet", lambda kinds, load, *, as_predicted=False: Peak(as_predicted)
+    )
+    monkeypatch.setattr(f"{module}.MixedAtPeak", Peak if several else str)
+    monkeypatch.setattr(f"{module}.Group", SimpleNamespace)
+    monkeypatch.setattr(f"{module}.Mixed", SimpleNamespace)
+    monkeypatch.setattr(f"{module}._candidate", lambda sized, *args: args)
+    rates = {"old": 10.0, "new": 7.0} if several else {"new": 7.0}
+    fleets = counted(rates, question=asked_for(1.0, router="random"))
+    original = Counted.sized
+
+    def sized(self: Counted, name: str, systems: int) -> Any:
+        row = original(self, name, systems)
+        if row is not None:
+            row.ready.trial.system = SimpleNamespace(name=name, gpus=8)
+        return row
+
+    monkeypatch.setattr(Counted, "sized", sized)
+    mixed = whole(fleets, {"old": 2, "new": 5}, {"new": 6})
+    groups = [
+        (group.system, group.owned, group.added, group.share, group.weight, group.candidate)
+        for group in mixed.groups
+    ]
+    if several:
+        assert groups == [
+            ("old", 2, 0, 0.25, 10.0, (2, 2, 25.0, "first")),
+            ("new", 0, 6, 0.75, 7.0, (5, 6, 75.0, "second")),
+        ]
+        assert (mixed.run, mixed.at_peak) == ("at the confidence on 7", "predicted on 7")
+    else:
+        assert groups == [("new", 0, 6, 1.0, 7.0, (5, 6, 100.0, "whole of 5"))]
+    assert mixed.router == "random"
+    assert whole(fleets, {}, {}).reason == "limits"

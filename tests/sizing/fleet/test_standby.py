@@ -192,3 +192,13 @@ def test_fewer_units_than_are_needed_are_never_enough() -> None:
     assert failures.availability(1, 1) == pytest.approx(0.75)
     assert failures.availability(2, 1) == pytest.approx(1 - 0.25**2)
     assert failures.availability(4, 0) == 1.0
+
+
+def test_many_extra_units_are_the_fewest_that_do() -> None:
+    """Units that work for half of the time: 40 of 100 or so."""
+    failures = Failures(mtbf_hours=10.0, repair_hours=10.0)
+    for needed in (3, 17, 40):
+        standing = next(
+            total for total in range(needed, 400) if failures.availability(total, needed) >= 0.99
+        )
+        assert failures.standing(needed, 0.99) == standing
