@@ -66,6 +66,9 @@ CORE = "not (browser or docker_compose or promtool or live or accuracy or claims
 SLOWEST_S = 900
 """Wall time after which tests are taken not to end."""
 
+MOST_BYTES = 4 * 2**30
+"""Memory that a changed package may ask for; a change of a loop's bound can ask for all there is."""
+
 COMPILED = (
     "simulator/kernel/",
     "simulator/autoscaler.py",
@@ -427,6 +430,7 @@ class Session:
             os.dup2(silent, 1)
             os.dup2(silent, 2)
             resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s)))
+            resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
             work()
         except BaseException:
             os._exit(1)
@@ -477,7 +481,8 @@ class Session:
         items = {item.nodeid: item for item in session.items}
         folders = defaultdict[str, list[pytest.Item]](list)
         for item in session.items:
-            folders[item.nodeid.partition("/")[2].partition("/")[0]].append(item)
+            file = item.nodeid.partition("::")[0]
+            folders[file.partition("/")[2].partition("/")[0]].append(item)
         to = self.options.reach or Path(tempfile.mkstemp()[1])
         rows = (
             [json.loads(row) for row in to.read_text().splitlines()] if to.exists() else list[Any]()

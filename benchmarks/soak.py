@@ -162,8 +162,8 @@ def main() -> int:
             Path(logs),
             ready_s=READY_S,
             grace_s=5,
-            told=lambda line: None,
-            seen=lambda ready, of: None,
+            announce=lambda line: None,
+            on_ready=lambda ready, of: None,
         ) as fleet,
     ):
         survivor, *victims = fleet.supervisor.children

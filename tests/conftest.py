@@ -31,18 +31,25 @@ settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("core")
 
 LONGEST = """
-docs page/size_view cli/tables cli/examples sizing/recorded_sessions api/running/serve
-sizing/prefix_cache sizing/search/search sizing/loads/fleet_check cli/first_screen
-sizing/sensitivity deploy/every_target simulator/kernel/run cli/saved_plans bench/conversations
-sizing/loads/confidence cli/absurd_numbers sizing/steadiness cli/simulate cli/bad_input
-sizing/fleet/existing simulator/reference/prefix_cache bench/cli simulator/pools
-evidence/measurement sizing/use_cases bench/measure api/question/choice workload/fit cli/size
-bench/infer simulator/fleet page/ui api/question/objectives bench/find_max serve/app watch/verify layers
-simulator/engine sizing/fleet/autoscaling evidence/calibrate deploy/monitoring evidence/own_terms
-bench/receiver simulator/services/batching
+docs page/size_view page/browser_compare cli/tables cli/examples deploy/every_target
+sizing/fleet/purchase plan/launch
+deploy/mixed sizing/fleet/mixed sizing/prefix_cache sizing/sensitivity
+page/worker api/question/horizon api/question/choice gateway/failures cli/saved_plans gateway/server
+sizing/fleet/autoscaling names sizing/search/search cli/first_screen cli/hostile_files
+sizing/planner spec/config_fields simulator/kernel/run evidence/calibrate deploy/monitoring
+bench/conversations bench/conductor bench/workers serve/app serve/transfer gateway/cli
+gateway/haproxy sizing/steadiness sizing/recorded_sessions cli/first_lines bench/measure layers
+watch/verify sizing/extrapolation simulator/services/batching bench/cli watch/deployment_status
+report/writers/browser sizing/use_cases cli/simulate cli/field_pools sizing/loads/confidence
+bench/infer serve/bounded_headers report/plans/screen laws/search sizing/fleet/existing
+cost/break_even sizing/services sizing/bounds api/question/objectives sizing/pools bench/scrape
+formats/invalid_runs prose workload/fit deploy/services laws/runs evidence/measurement watch/drift
+simulator/kernel/pools formats/changed_files api/recordings bench/intervals workload/description
+bench/sessions evidence/own_terms sizing/attainment cost/mixed plan/plan compress/refusals
+simulator/fleet simulator/tiers simulator/kernel/routing spec/recorded_lengths
 """
-"""The files of more than three CPU seconds or of few and long tests, about the longest first: none
-is left to one process at the end. Each without ``tests/``, ``test_`` and its ending."""
+"""The files of three seconds and more, or of few and long tests, about the longest first: none is
+left to one process at the end. Each without ``tests/``, ``test_`` and its ending."""
 
 
 @pytest.fixture(scope="module")

@@ -46,9 +46,9 @@ def test_what_is_no_table_is_refused_with_its_file(
 def test_a_file_above_the_bound_is_refused_rather_than_read(tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_text("x" * 11)
-    assert read_text(path, most=11) == "x" * 11
+    assert read_text(path, most_bytes=11) == "x" * 11
     with pytest.raises(InputError, match="larger than 1e-05 MB; give a part of it"):
-        read_text(path, most=10)
+        read_text(path, most_bytes=10)
 
 
 def test_lines_without_content_are_left_out_and_the_others_keep_their_numbers() -> None:

@@ -397,6 +397,15 @@ def test_files_that_a_page_for_developers_names_are_there(page: Path) -> None:
     } == set()
 
 
+def test_each_test_that_the_page_on_security_names_is_there() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
+    assert len(named) >= 40
+    for file, name in named:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert re.search(rf"^(?:async )?def {name}\(", text, re.MULTILINE), f"{file}::{name}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_no_place_of_ours_and_no_long_line(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

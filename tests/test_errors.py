@@ -112,7 +112,7 @@ def test_only_the_edges_know_flags(room: str) -> None:
     found = [
         f"{path}:{line}: {text}"
         for path in files
-        if path.suffix == ".py"
+        if path.suffix == ".py" and FLAG.search(path.read_text(encoding="utf-8"))
         for line, text in texts(path)
         if FLAG.search(COMMAND.sub("", text)) and not ALONE.fullmatch(text)
     ]

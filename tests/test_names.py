@@ -28,6 +28,9 @@ OF_A_FILE = re.compile(r"\.(?:cc|cfg|cpp|csv|html|jsonl?|js|md|parquet|pbtxt|py|
 PATH = re.compile(r"(?<![\w/.~*-])((?:[\w-]+/)+[\w.-]+\.(?:py|yaml|json))\b")
 SECTION = re.compile(r"\b[A-Z]{4,}(?:\.md)? §|§ ?\d")
 
+BETWEEN_LINES = re.compile(r"[\"']\s*\n\s*[rf]*[\"']")
+"""What parts a string that goes on in the next line: a file that names nothing is not parsed."""
+
 NAMING_COMMENT = re.compile(r"#.*[`/§]")
 """Only files with such a line may have a comment that names something: the others are not read
 token by token."""
@@ -111,6 +114,9 @@ def is_there(dotted: str, file: Path) -> bool:
 def texts(file: Path) -> Iterator[str]:
     """The strings and comments of a source."""
     source = file.read_text(encoding="utf-8")
+    joined = BETWEEN_LINES.sub("", source)
+    if not any(form.search(joined) for form in (DOTTED, PATH, SECTION)):
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value

@@ -272,4 +272,4 @@ def test_a_pipe_is_read_where_somebody_writes_and_what_never_ends_is_refused(
         os.close(descriptor)
         assert writer.wait() == 0
     with pytest.raises(InputError, match=r"/dev/zero: larger than 0.001 MB; give a part of it"):
-        read_text("/dev/zero", most=1_000)
+        read_text("/dev/zero", most_bytes=1_000)

@@ -28,7 +28,7 @@ def read_text(
     where: str = "",
     *,
     give: str = "the path of a text file",
-    most: int = MAX_BYTES,
+    most_bytes: int = MAX_BYTES,
 ) -> str:
     """The text of a UTF-8 file, without its byte order mark.
 
@@ -36,7 +36,7 @@ def read_text(
         path: the file.
         where: what it was given for, such as ``option("trace")``, for messages.
         give: what to give in place of a file that cannot be read.
-        most: size above which a file is refused, in bytes.
+        most_bytes: size above which a file is refused, in bytes.
 
     Raises:
         InputError: no such file, a folder, too large, not UTF-8 text, or a proxy's log in text.
@@ -45,12 +45,12 @@ def read_text(
     name = name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
     place = f"{where}: {name}" if where else name
     try:
-        data = _bytes_of(path, most)
+        data = _bytes_of(path, most_bytes)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{place}: cannot be read ({reason}); give {give}") from None
-    if len(data) > most:
-        raise InputError(f"{place}: larger than {most / 1e6:,g} MB; give a part of it")
+    if len(data) > most_bytes:
+        raise InputError(f"{place}: larger than {most_bytes / 1e6:,g} MB; give a part of it")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -66,14 +66,14 @@ def read_text(
     return text
 
 
-def _bytes_of(path: str | Path, most: int) -> bytearray:
-    """The first ``most`` bytes of a file or of a pipe that is being written, and one more where
-    there is one. Raises OSError: unreadable, or a pipe that no process has open for writing.
+def _bytes_of(path: str | Path, most_bytes: int) -> bytearray:
+    """The first ``most_bytes`` bytes of a file or of a pipe that is being written, and one more
+    where there is one. Raises OSError: unreadable, or a pipe that no process has open for writing.
     """
     data = bytearray()
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
-        while len(data) <= most:
-            piece = file.read(min(1 << 24, most + 1 - len(data)))
+        while len(data) <= most_bytes:
+            piece = file.read(min(1 << 24, most_bytes + 1 - len(data)))
             if piece is None:  # a pipe whose writer has not written yet
                 select.select([file], [], [])
             elif piece:

@@ -208,14 +208,19 @@ class UnknownName(InputError):
     """A name that is not in the catalog."""
 
     def __init__(
-        self, kind: str, name: str, known: Iterable[str], otherwise: str = "", reason: str = ""
+        self,
+        kind: str,
+        name: str,
+        known_names: Iterable[str],
+        otherwise: str = "",
+        reason: str = "",
     ) -> None:
         """Compose the message from the nearest of the known names.
 
         Args:
             kind: what was looked up, such as "model" or "GPU".
             name: what was requested.
-            known: every name that would have been right.
+            known_names: every name that would have been right.
             otherwise: what works too, such as "the path of a file".
             reason: why it was not found elsewhere, as a clause.
         """
@@ -224,7 +229,7 @@ class UnknownName(InputError):
             super().__init__(f"{kind} '{name}' is not covered: {why}")
             self.kind, self.name = kind, name
             return
-        names = sorted(known)
+        names = sorted(known_names)
         near = _near(name.lower(), names)
         hint = (
             f"did you mean {', '.join(near)}?"

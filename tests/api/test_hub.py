@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.api.hub_server import COMMIT, DEEP, hub
+from tests.questions import plans_with
 from tests.spec.published_configs import config_of
 from tonnage import api
 from tonnage.api import hub as reader
@@ -18,6 +19,9 @@ from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
 from tonnage.spec import catalog
+
+few_parts = plans_with()
+
 
 CONFIG = config_of("Qwen2ForCausalLM")
 AWQ = {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}

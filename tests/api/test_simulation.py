@@ -11,12 +11,15 @@ import pytest
 
 import tonnage
 from tests.api.simulation_cases import POOLS_IN_SCENARIOS_SCENARIO, SCENARIO, asked
+from tests.questions import plans_with
 from tonnage import api
 from tonnage.api.question.simulation import simulation_of
 from tonnage.errors import InputError, InputErrors
 from tonnage.sizing.question import Pools
 from tonnage.spec.scenario_file import read_scenario
 from tonnage.spec.workload import ClosedLoop, OpenLoop
+
+few_parts = plans_with()
 
 
 def test_a_scenario_names_the_deployment_the_lengths_and_the_load() -> None:

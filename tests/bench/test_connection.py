@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import socket
 import time
@@ -14,12 +15,15 @@ import pytest
 from tests.bench.pairs import in_loop
 from tonnage.bench.connection import (
     Connection,
+    Setup,
+    Target,
     more_descriptors,
     parse_url,
     request_bytes,
     request_head,
 )
 from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.prompts import prompts
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import Reply
 from tonnage.errors import InputError
@@ -82,3 +86,118 @@ def test_a_connection_with_a_broken_reply_carries_no_other(
     assert [words[0] for words in failures] == ["broken reply"]
     assert usable == [False]
     assert pair[0].fileno() == -1  # closed
+
+
+@pytest.mark.parametrize(
+    ("data", "pieces", "eager", "looks"),
+    [
+        (b"x" * 8, 0, False, False),
+        (b"x" * 7, 0, False, True),
+        (b"x" * 16_383, 0, False, False),
+        (b"x" * 16_384, 0, False, True),
+        (b"x" * 8, 127, False, False),
+        (b"x" * 8, 128, False, True),
+        (b"x" * 8, 0, True, True),
+        (b"x" * 8 + b"\r\n\r\n", 0, False, True),
+        (b"x" * 8 + b"\r\n", 0, False, False),
+    ],
+)
+def test_a_piece_is_kept_unread_unless_the_reply_may_be_complete(
+    data: bytes, pieces: int, eager: bool, looks: bool, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    async def play(made: Receiver) -> None:
+        connection = Connection(asyncio.get_running_loop(), None, made, pair[0])  # type: ignore[arg-type]
+        connection._pieces, connection._eager = [(1, b"y")] * pieces, eager
+        assert connection.received(5, data) == looks
+        assert connection._pieces[-1] == (5, data)
+        assert connection.received(6, b"zz") == (not looks)  # it is looked at once
+        connection.close()
+
+    in_loop(play)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected", "authority"),
+    [
+        ("127.0.0.1:8000", Target(host="127.0.0.1", port=8000), "127.0.0.1:8000"),
+        ("http://h", Target(host="h", port=80), "h"),
+        ("https://h/a/b/", Target(host="h", port=443, tls=True, path="/a/b"), "h"),
+        ("https://h:80", Target(host="h", port=80, tls=True), "h:80"),
+        ("http://h:443/", Target(host="h", port=443), "h:443"),
+        ("http://[::1]:9", Target(host="::1", port=9), "[::1]:9"),
+        ("grpc://h", Target(host="h", port=8001, grpc=True), "h:8001"),
+    ],
+)
+def test_a_server_by_its_url(url: str, expected: Target, authority: str) -> None:
+    assert parse_url(url, "grpc") == expected
+    assert expected.authority == authority
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://h:x", "is not a URL"),
+        ("ftp://h", "has the scheme 'ftp'"),
+        ("grpc://h", "has the scheme 'grpc'"),
+        ("http://u:p@h", "holds a user name or password"),
+        ("http://", "names no host"),
+        ("http://h/a b", "names no host"),
+        ("http://h?q=1", "has a query or fragment"),
+        ("http://h#f", "has a query or fragment"),
+    ],
+)
+def test_a_url_that_is_no_server_is_refused(url: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse_url(url)
+
+
+def test_the_head_of_a_request_line_by_line() -> None:
+    head = request_head(parse_url("http://h/p"), "/v1/x")
+    assert head.split(b"\r\n") == [
+        b"POST /p/v1/x HTTP/1.1",
+        b"Host: h",
+        b"Content-Type: application/json",
+        b"Accept: text/event-stream, application/json",
+        b"Accept-Encoding: identity",
+        b"User-Agent: tonnage-bench",
+        b"",
+    ]
+    with pytest.raises(InputError, match="printable ASCII"):
+        request_head(parse_url("http://h"), "/x", headers=(("X", "\u00e4"),))
+    assert request_bytes(b"H\r\n", 3, b"ab", b"F: 1\r\n") == (
+        b"H\r\nF: 1\r\nX-Request-Id: 3\r\nContent-Length: 2\r\n\r\nab"
+    )
+
+
+def test_requests_of_a_worker_have_their_number_among_all() -> None:
+    """Worker 1 of 3 sends numbers 1, 4, 7 … and -4, -7 … of the warm-up."""
+    setup = Setup(
+        target=parse_url("http://h"),
+        endpoint=find_endpoint("completions", model="m"),
+        prompts=prompts(seed=0, tokenizer=None),
+        head=b"",
+        first=1,
+        step=3,
+    )
+    defaults = (setup.timeout_s, setup.reuse, setup.warmup, setup.workers, setup.talks)
+    assert defaults == (600.0, True, 0, 1, False)
+    alone = Setup(
+        target=setup.target, endpoint=setup.endpoint, prompts=setup.prompts, head=b"", talks=True
+    )
+    for number, among_all in ((0, 1), (2, 7), (-1, -4), (-2, -7)):
+        made = setup.exchange(number, 30, 4)
+        assert (made.number, made.isl, made.osl) == (number, 30, 4)
+        assert made.data.startswith(b"X-Request-Id: %d\r\n" % among_all)
+        assert json.loads(made.data.partition(b"\r\n\r\n")[2]) == setup.endpoint.body(
+            setup.prompts.text(among_all, 30), 4
+        )
+        assert not made.reply._keep
+    made = alone.turn(5, 9, 4, text="now", pieces=(), before=11, history=[("q", "a")])
+    assert (made.number, made.isl, made.osl, made.question, made.reply._keep) == (
+        *(-1, 20, 4, "now", True),
+    )
+    assert json.loads(made.data.partition(b"\r\n\r\n")[2])["prompt"] == "q\na\nnow"
+    drawn = alone.turn(5, 9, 4, text="", pieces=(), before=0, history=[])
+    assert drawn.question == alone.prompts.text(5, 9)
+    whole = alone.turn(5, 9, 4, text="", pieces=[(3, 9)], before=0, history=[])
+    assert whole.question == alone.prompts.of_pieces([(3, 9)], 9)  # type: ignore[union-attr]

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,21 @@ import pytest
 from tests.answering import answering
 from tests.bench.held import ASKED, measured
 from tests.bench.parts import words_tokenizer
+from tests.bench.records import record
 from tonnage.api.bench import bench, prepare_bench, run_bench
+from tonnage.bench.conversations import (
+    ConversationFile,
+    Turn,
+    TurnLog,
+    by_turn,
+    drawn,
+    read_conversations,
+)
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.prompts import TokenizerFile, read_prompts, share_gpt
 from tonnage.errors import InputError
-from tonnage.spec.sessions import parse_pause
+from tonnage.spec.lengths import parse_lengths
+from tonnage.spec.sessions import Pause, parse_pause
 
 
 @contextmanager
@@ -391,3 +403,130 @@ def test_a_recorded_conversation_counts_up_to_its_first_turn_without_an_answer(
     assert list(share_gpt(json.dumps([{"conversations": turns}]), "a.json")) == (
         [] if pairs is None else [pairs]
     )
+
+
+def test_figures_of_each_turn_by_hand() -> None:
+    """Turns 1, 1, 2, 2 and 4 of conversations 0, 7, 0, 7 and 7, the last of which failed."""
+    made = record(np.array([20.0, 40.0, 60.0, 100.0, 9.0]))
+    requests = replace(
+        made,
+        isl=np.array([10, 30, 0, 0, 5]),
+        cached_tokens=np.array([0, 10, 0, 0, 0]),
+        status=np.array([0, 0, 0, 0, 3]),
+    )
+    log = TurnLog(conversation=np.array([0, 7, 0, 7, 7, 8]), turn=np.array([0, 0, 1, 1, 3, 0]))
+    assert by_turn(requests, log) == {
+        "conversations": 3,
+        "turns": [
+            {
+                "turn": 1,
+                "requests": 2,
+                "isl_mean": 20.0,
+                "cached_share": 0.25,
+                "ttft_ms": {"mean": 15.0, "p50": 15.0, "p95": pytest.approx(19.5)},
+                "e2e_ms": {"mean": 30.0, "p50": 30.0, "p95": pytest.approx(39.0)},
+            },
+            {
+                "turn": 2,
+                "requests": 2,
+                "isl_mean": 0.0,
+                "cached_share": 0.0,
+                "ttft_ms": {"mean": 40.0, "p50": 40.0, "p95": pytest.approx(49.0)},
+                "e2e_ms": {"mean": 80.0, "p50": 80.0, "p95": pytest.approx(98.0)},
+            },
+        ],
+    }
+    nothing = TurnLog(conversation=np.array([], dtype=int), turn=np.array([], dtype=int))
+    assert by_turn(record(np.array([])), nothing) == {"conversations": 0, "turns": []}
+
+
+def test_conversations_are_drawn_turn_by_turn() -> None:
+    lengths = parse_lengths("uniform:1-9", ""), parse_lengths("uniform:10-90", "")
+    made = drawn(
+        count=50,
+        turns=parse_lengths("uniform:1-4", ""),
+        isl=lengths[0],
+        osl=lengths[1],
+        pause=Pause(mean_s=2.0),
+        seed=3,
+    )
+    turns = np.diff(made.starts)
+    assert (len(made), made.starts[0], set(turns.tolist())) == (50, 0, {1, 2, 3, 4})
+    total = int(made.starts[-1])
+    assert len(made.isl) == len(made.osl) == len(made.pause_ns) == total
+    assert 1 <= made.isl.min() <= made.isl.max() <= 9
+    assert 10 <= made.osl.min() <= made.osl.max() <= 90
+    first = np.zeros(total, dtype=bool)
+    first[made.starts[:-1]] = True
+    assert (made.pause_ns == np.where(first, 0, 2_000_000_000)).all()
+    graph = made.graph()
+    assert (graph.waits == ~first).all()
+    followers = {
+        place: list(graph.rows[graph.starts[place] : graph.starts[place + 1]])
+        for place in range(total)
+    }
+    last = set((made.starts[1:] - 1).tolist())
+    assert followers == {place: [] if place in last else [place + 1] for place in range(total)}
+
+
+TURNS = {"turns": [{"text": "ab", "osl": 5, "pause_s": 1.5}, {"text": "c"}, "defg hi"]}
+CHAT = {
+    "messages": [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a"},
+        {"role": "human", "content": "r"},
+        3,
+    ]
+}
+
+
+def test_conversations_of_a_file_by_hand(tmp_path: Path) -> None:
+    file = tmp_path / "c.jsonl"
+    file.write_text(f"{json.dumps(TURNS)}\n\n{json.dumps(CHAT)}\n", encoding="utf-8")
+    found = read_conversations(file, counter=None, characters=2)
+    assert found == ConversationFile(
+        conversations=(
+            (Turn(text="ab", osl=5, pause_s=1.5), Turn(text="c"), Turn(text="defg hi")),
+            (Turn(text="q"), Turn(text="r")),
+        ),
+        isl=(1, 1, 4, 1, 1),
+        source="c.jsonl",
+    )
+    assert [turn.text for turn in found.turns] == ["ab", "c", "defg hi", "q", "r"]
+    talks = [{"from": "human", "value": "abcd"}, {"from": "gpt", "value": "abcdef"}] * 2
+    shared = tmp_path / "c.json"
+    shared.write_text(json.dumps([{"conversations": talks}]), encoding="utf-8")
+    turn = Turn(text="abcd", osl=3)
+    assert read_conversations(shared, counter=None, characters=2).conversations == ((turn, turn),)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "c.jsonl:2: is not JSON"),
+        ("[]", "c.jsonl:2"),
+        ('{"turns": []}', "c.jsonl:2"),
+        ('{"turns": [{"text": " "}]}', "has no text"),
+        ('{"turns": [3]}', "has no text"),
+        ('{"turns": [{"text": "a", "osl": -1}]}', "its osl is not a number of tokens"),
+        ('{"turns": [{"text": "a", "osl": true}]}', "its osl is not a number of tokens"),
+        ('{"turns": [{"text": "a", "osl": 10000001}]}', "its osl is not a number of tokens"),
+        ('{"turns": [{"text": "a", "osl": 1.5}]}', "its osl is not a number of tokens"),
+        ('{"turns": [{"text": "a", "pause_s": -1}]}', "its pause_s is not a number of seconds"),
+        ('{"turns": [{"text": "a", "pause_s": true}]}', "its pause_s is not a number of seconds"),
+        ('{"turns": [{"text": "a", "pause_s": 10000001}]}', "its pause_s is not a number"),
+        ('{"turns": [{"text": "a", "pause_s": "1"}]}', "its pause_s is not a number of seconds"),
+    ],
+)
+def test_a_line_that_is_no_conversation_is_named(line: str, words: str, tmp_path: Path) -> None:
+    good = '{"turns": [{"text": "a", "osl": 10000000, "pause_s": 10000000}]}'
+    file = tmp_path / "c.jsonl"
+    file.write_text(f"{good}\n{line}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(words)):
+        read_conversations(file, counter=None, characters=4)
+    file.write_text(good, encoding="utf-8")
+    assert read_conversations(file, counter=None, characters=4).turns[0].pause_s == 10**7
+    file.write_text(" \n", encoding="utf-8")
+    with pytest.raises(InputError, match="holds no conversation"):
+        read_conversations(file, counter=None, characters=4)

@@ -9,13 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.bench.records import MS
-from tonnage.bench.exact_replies import Request
+from tonnage.bench import exact_replies
+from tonnage.bench.exact_replies import Request, closing, event, opening
 from tonnage.bench.exact_server import ExactServer, Schedule
 
 
@@ -147,3 +149,180 @@ def test_the_exact_server_s_own_arithmetic() -> None:
         (pytest.approx(0.12), 4),
         (pytest.approx(0.14), 2),
     ]
+
+
+class Wire:
+    """A connection that keeps what was sent and whether it is open."""
+
+    def __init__(self) -> None:
+        self.open = True
+        self.data: list[bytes] = []
+
+    def send(self, data: bytes) -> None:
+        self.data.append(data)
+
+    def close(self) -> None:
+        self.open = False
+
+
+def take(server: Server, after_ns: int = 0, **fields: Any) -> Wire:
+    """Let a request come."""
+    wire = Wire()
+    values = {"kind": "completions", "number": 0, "model": "m", "streaming": True, "tokens": 4}
+    asked = Request(**{**values, "prompt": 1, **fields})  # type: ignore[arg-type]
+    server.clock.at(
+        server.start + after_ns,
+        lambda: server.server._take(asked, wire, server.clock.now),  # type: ignore[arg-type]
+    )
+    return wire
+
+
+def test_a_stream_is_its_opening_its_events_and_its_closing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server(monkeypatch, Schedule(tokens_per_event=2))
+    wire, odd = take(server, tokens=6), take(server, tokens=3, number=1)
+    whole = take(server, streaming=False, tokens=5, number=2)
+    vector = take(server, streaming=False, kind="embeddings", number=3)
+    server.run()
+    asked = Request(kind="completions", number=0, model="m", streaming=True, tokens=6, prompt=1)
+    usual = event(asked, 2)
+    assert wire.data == [opening(asked) + usual, usual, usual + closing(asked, 6)]
+    second = replace(asked, number=1, tokens=3)
+    assert odd.data == [opening(second) + event(second, 2), event(second, 1) + closing(second, 3)]
+    assert whole.data == [exact_replies.whole(replace(asked, number=2, streaming=False), 5)]
+    assert vector.data == [exact_replies.whole(replace(asked, number=3, kind="embeddings"), 0)]
+    moments = {row[0]: [(at - server.start) / MS for at in row[1:4]] for row in server.server.log}
+    assert moments == {0: [0, 60, 100], 1: [0, 60, 70], 2: [0, 90, 90], 3: [0, 50, 50]}
+    assert {row[0]: row[4] for row in server.server.log} == {0: 6, 1: 3, 2: 5, 3: 0}
+    assert server.server._running == 0
+
+
+def test_every_reply_has_the_tokens_of_the_schedule_where_it_says_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server(monkeypatch, Schedule(tokens=2))
+    wire = take(server, tokens=9)
+    server.run()
+    assert (len(wire.data), server.server.log[0][4]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("fault", "events", "ending", "still_open"),
+    [
+        ("none", 4, b"0\r\n\r\n", True),
+        ("cut", 2, b"\r\n", False),
+        ("error", 2, b"0\r\n\r\n", True),
+        ("hang", 0, b"", True),
+        ("close", 0, b"", False),
+        ("429", 1, b'{"error": {"message": "on purpose"}}', True),
+        ("500", 1, b'{"error": {"message": "on purpose"}}', True),
+    ],
+)
+def test_every_third_request_meets_the_fault(
+    fault: Any, events: int, ending: bytes, still_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(monkeypatch, Schedule(fault=fault, fault_every=3))
+    wires = [take(server, number=number) for number in range(7)]
+    server.run()
+    for number, wire in enumerate(wires):
+        meets = number in (2, 5)
+        assert len(wire.data) == (events if meets else 4), number
+        assert wire.open == (still_open or not meets)
+    data = b"".join(wires[2].data)
+    assert data.endswith(ending)
+    assert (b"on purpose" in data) == (fault in ("error", "429", "500"))
+    statuses = {"429": b"HTTP/1.1 429 Too Many", "500": b"HTTP/1.1 500 Internal"}
+    assert data.startswith(statuses.get(fault, b"HTTP/1.1 200" if events else b""))
+    logged = [row[0] for row in server.server.log]
+    assert (2 in logged) == (fault in ("none", "cut", "error"))
+    assert server.server._running == 0
+
+
+def test_a_fault_needs_a_number_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch, Schedule(fault="close"))
+    wire = take(server)
+    server.run()
+    assert wire.open
+    assert asdict(Schedule()) == {
+        "ttft_s": 0.05,
+        "itl_s": 0.01,
+        "tokens": 0,
+        "tokens_per_event": 1,
+        "slots": 0,
+        "freeze_at_s": 0.0,
+        "freeze_s": 0.0,
+        "fault": "none",
+        "fault_every": 0,
+    }
+
+
+def test_a_client_that_leaves_ends_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch, Schedule(slots=1))
+    wire, following = take(server), take(server, number=1)
+    server.clock.at(server.start + 55 * MS, wire.close)
+    server.run()
+    assert (len(wire.data), len(following.data)) == (2, 4)
+    assert [row[0] for row in server.server.log] == [0, 1]
+
+
+def test_a_freeze_delays_what_is_due_and_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch, Schedule(freeze_at_s=0.055, freeze_s=1.0))
+
+    def sleep(seconds: float) -> None:
+        server.clock.now += round(seconds * 1e9)
+
+    monkeypatch.setattr(
+        "tonnage.bench.exact_server.time",
+        SimpleNamespace(monotonic_ns=lambda: server.clock.now, sleep=sleep),
+    )
+    server.request(0, 3, 10 * MS)  # at 60, 70 and 80 ms, frozen from 65 ms to 1,065 ms
+    server.request(1, 2, 2_000 * MS)
+    server.run()
+    assert server.sends[0] == [60 * MS, 1_065 * MS, 1_065 * MS]
+    assert server.sends[1] == [2_050 * MS, 2_060 * MS]
+
+
+def test_what_the_server_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch, Schedule(slots=1)).server
+    said: list[bytes] = []
+    wire = SimpleNamespace(open=True, send=said.append)
+
+    def asked(method: str, path: str, body: Any = None, **headers: str) -> bytes:
+        server._on_request(wire, method, path, headers, body)  # type: ignore[arg-type]
+        return said.pop() if said else b""
+
+    good = {"prompt": "a", "max_tokens": 1}
+    numbered: dict[str, Any] = {"x-request-id": "12"}
+    assert asked("POST", "/v1/completions", good, **numbered) == b""
+    asked("POST", "/v1/completions", good)
+    asked("POST", "/v1/completions", good)
+    assert asked("GET", "/metrics").endswith(
+        b"\r\n\r\nvllm:num_requests_running 1\nvllm:num_requests_waiting 2\n"
+    )
+    assert server._heap[0][2].request.number == 12
+    assert [waiting.request.number for waiting in server._waiting] == [-1, -1]
+    server.log.append((1, 2, 3, 4, 5))
+    for rows in (b'{"requests": [[1, 2, 3, 4, 5]]}', b'{"requests": []}'):
+        assert asked("GET", "/log").endswith(b"\r\n\r\n" + rows)
+    for method, path, body, status, words in (
+        ("GET", "/x", None, b"404 Not Found", b"nothing at /x"),
+        ("POST", "/x", {}, b"400 Bad Request", b"no endpoint at /x"),
+        ("POST", "/v1/completions", [], b"400 Bad Request", b"the body is not a JSON object"),
+    ):
+        data = asked(method, path, body)
+        assert data.startswith(b"HTTP/1.1 " + status + b"\r\n")
+        assert data.endswith(b'\r\n\r\n{"error": {"message": "' + words + b'"}}')
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds", "events"),
+    [(0, 0.05, []), (1, 0.05, [(0.05, 1)]), (3, 0.07, [(0.06, 2), (0.07, 1)])],
+)
+def test_short_replies_of_a_schedule(
+    tokens: int, seconds: float, events: list[tuple[float, int]]
+) -> None:
+    schedule = Schedule(tokens_per_event=2)
+    assert schedule.service_s(tokens) == pytest.approx(seconds)
+    assert schedule.sends(tokens) == [(pytest.approx(at), size) for at, size in events]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.bench.records import SEEN, record
 from tonnage.bench.benchmark import Measured
-from tonnage.bench.find_max import Maximum, Threshold, Trial, _widened, find_max, judged
+from tonnage.bench.find_max import Answer, Maximum, Threshold, Trial, _widened, find_max, judged
 from tonnage.bench.intervals import rank_interval
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Tally
@@ -272,3 +272,145 @@ def test_a_search_for_clients_ends_where_at_most_one_number_is_left(
     threshold._loads, threshold._weights = np.array([low, high]), np.array([0.5, 0.5])
     assert threshold.interval == (low, high)
     assert threshold.found is ended
+
+
+def test_a_search_doubles_then_halves_and_weighs_the_grid_between() -> None:
+    """8 passes and 16 fails: from 4 to 32, the median between the two."""
+    search = Threshold(8.0)
+    assert (search.load, search.found, search.interval) == (8.0, False, (0.0, math.inf))
+    assert math.isnan(search.middle)
+    search.tell(passed=True, sure=0.9)
+    assert (search.load, search.middle, search.interval) == (16.0, 8.0, (8.0, math.inf))
+    search.tell(passed=False, sure=0.9)
+    assert search._loads is not None
+    assert (search._loads[0], search._loads[-1], len(search._loads)) == (4.0, 32.0, 2_000)
+    assert search.middle == pytest.approx(math.sqrt(8 * 16), rel=0.01)
+    assert search.load == search.middle
+    low, high = search.interval
+    assert 8 < low * 1.02 < search.middle < high < 16 * 1.02
+    assert [(a.load, a.passed, a.sure) for a in search.answers] == [
+        (8.0, True, 0.9),
+        (16.0, False, 0.9),
+    ]
+    down = Threshold(8.0)
+    down.tell(passed=False, sure=0.9)
+    assert (down.load, down.interval) == (4.0, (0.0, 8.0))
+    assert math.isnan(down.middle)
+
+
+@pytest.mark.parametrize(("sure", "kept"), [(0.2, 0.5), (0.5, 0.5), (0.9, 0.9), (1.0, 0.98)])
+def test_an_answer_is_at_most_so_sure(sure: float, kept: float) -> None:
+    search = Threshold(8.0)
+    search.tell(passed=True, sure=sure)
+    assert search.answers[0].sure == kept
+
+
+def test_an_answer_weighs_the_loads_by_bayes_rule() -> None:
+    """A run at 10 that passes: loads far below it are odd at 0.005, those far above at 0.995, and
+    at 10 itself one half; an answer that is half as sure spreads twice as wide."""
+    grid = np.array([5.0, 10.0, 10.2, 20.0])
+    for passed in (True, False):
+        for sure, spread in ((0.98, 0.02 / 0.96), (0.75, 0.04), (0.5, 0.4)):
+            search = Threshold(10.0)
+            search._loads, search._weights = grid, np.array([0.1, 0.2, 0.3, 0.4])
+            search.tell(passed=passed, sure=sure)
+            logistic = 1 / (1 + np.exp(-1.702 * np.log(grid / 10) / spread))
+            passes = 0.005 + 0.99 * logistic
+            weights = np.array([0.1, 0.2, 0.3, 0.4]) * (passes if passed else 1 - passes)
+            assert search._weights == pytest.approx(weights / weights.sum())
+    assert passes[1] == 0.5
+
+
+def test_once_settled_the_far_end_of_the_interval_is_looked_at() -> None:
+    """Weights of which the middle is 10, and the ends of nine tenths 9 and 12."""
+    grid = np.array([9.0, 10.0, 12.0])
+    for answers, expected in ((5, 10.0), (6, math.sqrt(10 * 12))):
+        search = Threshold(10.0)
+        search._loads, search._weights = grid, np.array([0.3, 0.4, 0.3])
+        search.answers = [Answer(load=10.0, passed=True, sure=0.5)] * answers
+        search._weigh = lambda answer: None  # type: ignore[method-assign]
+        search.tell(passed=True, sure=0.5)
+        assert search.load == pytest.approx(expected)
+    near = Threshold(10.0)
+    near._loads, near._weights = np.array([9.4, 10.0, 10.7]), np.array([0.3, 0.4, 0.3])
+    near.answers = [Answer(load=10.0, passed=True, sure=0.5)] * 9
+    near._weigh = lambda answer: None  # type: ignore[method-assign]
+    near.tell(passed=True, sure=0.5)
+    assert near.load == 10.0
+    assert (near.interval, near.found) == ((9.4, 10.7), False)
+    below = Threshold(10.0, precision=0.14)
+    below._loads, below._weights = np.array([9.4, 10.0, 10.7]), np.array([0.3, 0.4, 0.3])
+    assert below.found
+    below._loads = np.array([8.0, 10.0, 10.7])
+    below.answers = [Answer(load=10.0, passed=True, sure=0.5)] * 9
+    below._weigh = lambda answer: None  # type: ignore[method-assign]
+    below.tell(passed=True, sure=0.5)
+    assert below.load == pytest.approx(math.sqrt(8 * 10))
+
+
+def test_clients_are_rounded_and_one_at_least() -> None:
+    assert [Threshold(start, whole=True).load for start in (0.2, 2.4, 2.6)] == [1.0, 2.0, 3.0]
+    assert Threshold(0.2).load == 0.2
+
+
+def test_the_result_of_a_search_as_json() -> None:
+    run = measured(10.0, seconds=20.0, seed=0)
+    trial = Trial(load=10.0, passed=False, sure=0.9, why="w", measured=run)
+    summary = run.summary
+    assert trial.to_json() == {
+        "load": 10.0,
+        "passed": False,
+        "sure": 0.9,
+        "why": "w",
+        "verdict": run.validity.verdict,
+        "ttft_p95_ms": summary.ttft_ms.p95,
+        "tpot_mean_ms": summary.tpot_ms.mean,
+        "requests_per_second": summary.requests_per_second,
+    }
+    found = Maximum(
+        load=9.0,
+        interval=(8.0, 10.0),
+        precise=True,
+        client_limited=False,
+        unit="clients",
+        limits=("a",),
+        trials=(trial,),
+    )
+    assert found.to_json() == {
+        "find_max": {
+            "load": 9.0,
+            "interval": [8.0, 10.0],
+            "confidence": 0.9,
+            "precise": True,
+            "client_limited": False,
+            "unit": "clients",
+            "limits": ["a"],
+        },
+        "runs": [trial.to_json()],
+    }
+
+
+@pytest.mark.parametrize(
+    ("limits", "passed", "whole", "room"),
+    [
+        (("e2e p95<=400ms",), True, False, 0.02),
+        (("e2e p95<=400ms", "ttft p95<=200ms"), True, False, 0.01),
+        (("tpot p95<=400ms",), True, False, 0.0),
+        (("e2e p95<=9s",), True, False, 0.05),
+        (("e2e p95<=400ms",), False, False, 0.0),
+        (("e2e p95<=400ms",), True, True, 0.0),
+    ],
+)
+def test_the_interval_is_widened_by_the_room_that_a_limit_leaves(
+    limits: tuple[str, ...], passed: bool, whole: bool, room: float
+) -> None:
+    """A run of 20 s; of several that passed, the one at the highest load."""
+    run = measured(10.0, seconds=20.0, seed=0)
+    odd = replace(run, observed=replace(run.observed, seconds=1.0))
+    trials = [
+        Trial(load=load, passed=ok, sure=1.0, why="", measured=made)
+        for load, ok, made in ((5.0, passed, odd), (10.0, passed, run), (20.0, False, odd))
+    ]
+    slo = tuple(parse_limit(*text.split(" ", 1)) for text in limits)  # type: ignore[arg-type]
+    low, high = _widened((10.0, 12.0), trials, slo, whole=whole)
+    assert (low, high) == (pytest.approx(10.0 / (1.02 + room)), pytest.approx(12.0 * 1.02))

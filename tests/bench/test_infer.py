@@ -7,6 +7,7 @@ import json
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from email.message import Message
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,16 +21,21 @@ from tests.answering import answering
 from tonnage.api.question.bench import prepare_bench
 from tonnage.bench.infer import (
     Http2,
+    Tensors,
     enveloped,
     fields,
     infer_message,
     metadata_of,
+    model_metadata,
+    number_at,
     outputs_of,
     tagged,
+    tensors,
     varint,
 )
 from tonnage.cli.main import run
 from tonnage.errors import InputError
+from tonnage.spec.service import Tensor
 
 INPUTS = [
     {"name": "x", "datatype": "FP32", "shape": [-1, 3]},
@@ -276,3 +282,236 @@ def test_grpc_is_of_inferences_alone() -> None:
             InputError, match=r"url: gRPC has (endpoint_type infer|no extra_inputs)"
         ):
             prepare_bench(**ASKED, **asked)
+
+
+def described(*rows: tuple[str, str, list[int]]) -> str:
+    names = ("name", "datatype", "shape")
+    return json.dumps({"inputs": [dict(zip(names, row, strict=True)) for row in rows]})
+
+
+X = ("x", "FP32", [-1, 3])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "written", "inputs", "batched"),
+    [
+        (described(X), (), [("x", "FP32", (3,))], True),
+        (described(("x", "FP32", [2, 3])), (), [("x", "FP32", (2, 3))], False),
+        # one without a first dimension of items: none has it
+        (
+            described(X, ("k", "INT8", [4])),
+            ("x=FP32[1,3]",),
+            [("x", "FP32", (1, 3)), ("k", "INT8", (4,))],
+            True,
+        ),
+        (described(("x", "FP32", [])), (), [("x", "FP32", ())], False),
+        (described(X), ("x=FP16[5]",), [("x", "FP16", (5,))], True),
+        ("", ("x=FP16[5]", "y=INT8[1]"), [("x", "FP16", (5,)), ("y", "INT8", (1,))], True),
+        ("no JSON", ("x=FP16[5]",), [("x", "FP16", (5,))], True),
+        ('{"inputs": null}', ("x=FP16[5]",), [("x", "FP16", (5,))], True),
+        ('{"inputs": [{"name": "z"}]}', ("x=FP16[5]",), [("x", "FP16", (5,))], True),
+        ("[]", ("x=FP16[5]",), [("x", "FP16", (5,))], True),
+        (described(("x", "FP32", [2, 3])), ("x=FP32[7]",), [("x", "FP32", (7,))], True),
+    ],
+)
+def test_inputs_by_the_server_and_by_the_caller(
+    metadata: str,
+    written: tuple[str, ...],
+    inputs: list[tuple[str, str, tuple[int, ...]]],
+    batched: bool,
+) -> None:
+    made = tensors("page", metadata, written=written, binary=False, seed=4, called="m")
+    assert [(tensor.name, tensor.data_type, tensor.dims) for tensor in made.inputs] == inputs
+    assert (made.batched, made.binary, made.called, made.seed) == (batched, False, "m", 4)
+    assert (made.text(1, 2), made.counter, made.characters, made.exact) == ("", None, 1.0, True)
+    assert tensors("page", metadata, written=written, binary=True, seed=4).called == ""
+
+
+@pytest.mark.parametrize(
+    ("metadata", "written", "words"),
+    [
+        ("", (), "page describes no inputs"),
+        (described(X), ("y=FP32[1]",), "'y' is no input of the model; it has x"),
+        (described(("x", "FP32", [-1, -1])), (), "'x' has an open length"),
+        (described(("x", "FP8", [-1, 1])), (), "'x' is FP8, of which no values are made"),
+        ("", ("=FP32[1]",), "'=FP32\\[1\\]' is no tensor"),
+    ],
+)
+def test_inputs_that_are_not_known_are_refused(
+    metadata: str, written: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        tensors("page", metadata, written=written, binary=False, seed=4)
+
+
+def body(data_type: str, dims: tuple[int, ...] = (2,), items: int = 3, **further: Any) -> Any:
+    made = Tensors(inputs=(Tensor(name="x", data_type=data_type, dims=dims),), **further)
+    return made.body(items, {"id": "a"})
+
+
+@pytest.mark.parametrize(
+    ("data_type", "low", "high", "size"),
+    [
+        ("FP16", 0, 1, 2),
+        ("FP32", 0, 1, 4),
+        ("FP64", 0, 1, 8),
+        ("INT8", 0, 99, 1),
+        ("INT64", 0, 99, 8),
+        ("UINT16", 0, 99, 2),
+        ("BOOL", 0, 1, 1),
+    ],
+)
+def test_values_of_each_type(data_type: str, low: float, high: float, size: int) -> None:
+    """Two hundred values: numbers of three decimals from 0 to 1, whole ones to 99, or truths."""
+    head, data = body(data_type, (100,), items=2, seed=5)
+    document = json.loads(data)
+    [only] = document["inputs"]
+    assert (head, document["id"], only["shape"]) == (b"", "a", [2, 100])
+    assert (only["name"], only["datatype"]) == ("x", data_type)
+    values = only["data"]
+    assert len(values) == 200
+    assert low <= min(values) < max(values) <= high
+    assert max(values) > 0.9 * high
+    whole = data_type not in ("FP16", "FP32", "FP64")
+    assert all(value == int(value) for value in values) == whole
+    assert all(isinstance(value, bool) for value in values) == (data_type == "BOOL")
+    head, data = body(data_type, (100,), items=2, seed=5, binary=True)
+    length = int(head.removeprefix(b"Inference-Header-Content-Length: ").removesuffix(b"\r\n"))
+    described = json.loads(data[:length])["inputs"][0]
+    assert described == {
+        "name": "x",
+        "shape": [2, 100],
+        "datatype": data_type,
+        "parameters": {"binary_data_size": 200 * size},
+    }
+    kind = "<" + ("?" if data_type == "BOOL" else f"{data_type[0].lower().replace('b', '?')}{size}")
+    assert np.frombuffer(data[length:], kind).tolist() == pytest.approx(values)
+    assert (
+        body(data_type, (100,), items=2, seed=6)[1] != body(data_type, (100,), items=2, seed=5)[1]
+    )
+
+
+def test_texts_travel_behind_their_lengths() -> None:
+    _, data = body("BYTES", (2,), items=1)
+    assert json.loads(data)["inputs"][0]["data"] == ["tonnage", "tonnage"]
+    head, data = body("BYTES", (2,), items=1, binary=True)
+    length = int(head.split(b":")[1])
+    assert data[length:] == 2 * (b"\x07\0\0\0" + b"tonnage")
+
+
+def test_a_model_without_batches_takes_one_item_and_no_request_is_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, data = body("INT8", (2, 2), items=1, batched=False)
+    assert json.loads(data)["inputs"][0]["shape"] == [2, 2]
+    with pytest.raises(InputError, match="2: the model takes no batches"):
+        body("INT8", items=2, batched=False)
+    monkeypatch.setattr("tonnage.bench.infer.MOST_BODY", 24)
+    assert body("INT8", (2,), items=3)
+    with pytest.raises(InputError, match="4 items of 'x' are more than 24 bytes"):
+        body("INT8", (2,), items=4)
+
+
+def test_equal_requests_are_made_once_and_a_message_holds_the_bytes() -> None:
+    made = Tensors(inputs=(Tensor(name="x", data_type="INT8", dims=(2,)),), called="m")
+    head, message = made.body(3, {})
+    assert made.body(3, {})[1] is message
+    assert made.body(2, {})[1] is not message
+    parts = list(fields(message[5:]))
+    assert (head, [number for number, _ in parts]) == (b"", [1, 5, 7])
+    assert parts[0][1] == b"m"
+    assert dict(fields(bytes(parts[1][1]))) == {1: b"x", 2: b"INT8", 3: b"\x03\x02"}  # type: ignore[arg-type]
+    assert len(parts[2][1]) == 6  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [(0, b"\0"), (127, b"\x7f"), (128, b"\x80\x01"), (2**63, b"\x80" * 9 + b"\x01")],
+)
+def test_numbers_by_hand(number: int, written: bytes) -> None:
+    assert varint(number) == written
+    assert number_at(b"\x05" + written, 1) == (number, 1 + len(written))
+    with pytest.raises(ValueError, match="no number"):
+        number_at(b"\xff" * 10 + b"\x01", 0)
+
+
+def test_a_message_that_is_a_text_or_half_of_one() -> None:
+    assert tagged(1, "ä") == b"\x0a\x02\xc3\xa4"
+    assert outputs_of(b"\x28\x07" + tagged(5, b"\x08\x03")) == {"outputs": [{"name": ""}]}
+    assert metadata_of(b"\x20\x07" + tagged(4, tagged(2, "INT8"))) == {
+        "inputs": [{"name": "", "datatype": "INT8", "shape": []}]
+    }
+
+
+def test_the_metadata_of_a_model_is_asked_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call carries the model's name in field 1, as ModelMetadataRequest has it."""
+    sent: list[bytes] = []
+    replies: list[tuple[bytes, bool]] = []
+
+    class Http:
+        def __init__(self, authority: str, read: Any) -> None:
+            assert (authority, read) == ("h:1", metadata_of)
+
+        def answers(self) -> bytes:
+            return b"<answers>"
+
+        def encrypted(self, data: bytes) -> bytes:
+            return data
+
+        def decrypted(self, data: bytes) -> tuple[bytes, bool]:
+            assert data == b"frames"
+            return replies.pop(0)
+
+    wire = nullcontext(SimpleNamespace(sendall=sent.append, recv=lambda size: b"frames"))
+    monkeypatch.setattr("tonnage.bench.infer.Http2", Http)
+    monkeypatch.setattr("socket.create_connection", lambda *_, **__: wire)
+    for last, said in (
+        ((b"HTTP/1.1 200 -\r\nA: b\r\n\r\n{}", False), "{}"),
+        ((b"HTTP/1.1 404 -\r\n\r\n{}", False), ""),
+        ((b"", True), ""),
+    ):
+        sent.clear()
+        replies[:] = [(b"", False), last]
+        assert model_metadata("h", 1, "m") == said
+        assert sent == [
+            b"<answers>POST /inference.GRPCInferenceService/ModelMetadata HTTP/1.1\r\n\r\n"
+            b"\0\0\0\0\x03\x0a\x01m",
+            b"<answers>",
+            b"<answers>",
+        ]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    assert model_metadata("h", 1, "m") == ""
+
+
+def replied(**fields: Any) -> tuple[int, Any]:
+    """Status and document of a reply with these headers and this body."""
+    http = object.__new__(Http2)
+    http._read, http._body = outputs_of, fields.pop("body", b"")
+    reset = fields.pop("reset", False)
+    http._headers = {name.replace("_", "-"): value for name, value in fields.items()}
+    head, _, data = http._reply(reset=reset).partition(b"\r\n\r\n")
+    first, kind, length = head.split(b"\r\n")
+    assert (kind, length) == (
+        b"Content-Type: application/json",
+        b"Content-Length: %d" % len(data),
+    )
+    return int(first.removeprefix(b"HTTP/1.1 ").removesuffix(b" -")), json.loads(data)
+
+
+def test_a_reply_of_grpc_becomes_one_of_http() -> None:
+    good = enveloped(tagged(5, tagged(1, "y")))
+    assert replied(grpc_status="0", body=good) == (200, {"outputs": [{"name": "y"}]})
+    assert replied(grpc_status="0", body=good, reset=True) == (500, {"error": "gRPC status 0"})
+    assert replied(grpc_status="0", body=b"\0\0\0\0\1\x0b") == (
+        200,
+        {"error": "the reply is no message of the inference protocol"},
+    )
+    assert replied(grpc_status="5", grpc_message="not%20here") == (404, {"error": "not here"})
+    assert replied(grpc_status="2") == (500, {"error": "gRPC status 2"})
+    assert replied() == (500, {"error": "gRPC status none"})
+    codes = ("3", "4", "7", "8", "12", "14", "16")
+    assert [replied(grpc_status=code)[0] for code in codes] == [400, 504, 403, 429, 501, 503, 401]

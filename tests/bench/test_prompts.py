@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,16 @@ from tokenizers import Tokenizer
 
 from tests.bench.parts import words_tokenizer
 from tests.bench.recorded import write
-from tonnage.bench.prompts import prompts
+from tonnage.bench.prompts import (
+    PLAIN_WORDS,
+    FilePrompts,
+    Prompts,
+    length_of,
+    prompts,
+    read_prompts,
+    share_gpt,
+)
+from tonnage.errors import InputError
 from tonnage.formats.sessions import read_sessions
 
 
@@ -70,3 +80,90 @@ def test_prompts_have_exactly_the_tokens_asked_for_and_beginnings_of_their_own(
         lead = len(made.shared)
         assert len({text[lead : lead + 40] for text in texts}) == 50
         assert {text[:lead] for text in texts} == {made.shared}
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (['{"text": "ab"}'], [("ab", 1, 0)]),
+        (
+            ['{"prompt": "abcd", "output_length": 3}', "", '{"input": "a"}'],
+            [("abcd", 2, 3), ("a", 1, 0)],
+        ),
+        (['{"text_input": "abc", "max_tokens": 4, "osl": 9}'], [("abc", 2, 4)]),
+        (['{"text": 5, "prompt": "ab", "output_length": null, "osl": 6}'], [("ab", 1, 6)]),
+        (
+            ['{"messages": [{"content": "ab"}, {"content": 3}, 7, {"content": "c"}]}'],
+            [("ab\nc", 2, 0)],
+        ),
+        (['{"text": "ab", "osl": 9999999}'], [("ab", 1, 9_999_999)]),
+    ],
+)
+def test_prompts_of_lines(
+    lines: list[str], expected: list[tuple[str, int, int]], tmp_path: Path
+) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    texts, isl, osl = zip(*expected, strict=True)
+    made = read_prompts(file, counter=None, characters=2)
+    assert made == FilePrompts(
+        texts=texts, isl=isl, osl=osl, counter=None, characters=2, source="p.jsonl"
+    )
+    assert not made.exact
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[1]", "p.jsonl:2: is not an object"),
+        ("{", "p.jsonl:2: is not JSON"),
+        ('{"text": ""}', "has no prompt"),
+        ('{"messages": "a"}', "has no prompt"),
+        ('{"text": "a", "osl": -1}', "is not a number of tokens"),
+        ('{"text": "a", "osl": true}', "is not a number of tokens"),
+        ('{"text": "a", "osl": 10000000}', "is not a number of tokens"),
+    ],
+)
+def test_a_line_that_is_no_prompt_is_named(line: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text(f'{{"text": "a"}}\n{line}', encoding="utf-8")
+    with pytest.raises(InputError, match=words):
+        read_prompts(file, counter=None, characters=4)
+
+
+def test_the_lengths_of_an_answer_and_of_a_text(tmp_path: Path) -> None:
+    talks = [{"from": "user", "value": "abcdef"}, {"from": "gpt", "value": "abcdefgh"}]
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps([{"conversations": talks}, 3, {}]), encoding="utf-8")
+    made = read_prompts(file, counter=None, characters=2)
+    assert (made.texts, made.isl, made.osl) == (("abcdef",), (3,), (4,))
+    assert [length_of("a" * n, None, 4) for n in (0, 1, 7, 10)] == [1, 1, 2, 2]
+    for text in ("[]", "{}", '[{"conversations": null}]'):
+        assert list(share_gpt(text, "w")) == []
+    with pytest.raises(InputError, match="w is not JSON"):
+        list(share_gpt("{", "w"))
+
+
+def test_prompts_of_characters_begin_with_words_of_their_own() -> None:
+    """Twelve drawn words, then the ring; cut to the length, and filled up with x."""
+    made = prompts(seed=3, tokenizer=None, characters=3)
+    assert (made.exact, made.additive, made.shared, made.shared_tokens, made.salt) == (
+        *(False, False, "", 0, 0),
+    )
+    assert (made.words, len(made.ring)) == (PLAIN_WORDS, 65_536)
+    assert [len(made.text(1, n)) for n in (0, 1, 10, 700)] == [1, 3, 30, 2_100]
+    words = made.text(1, 300).split()
+    start = next(
+        place for place in range(65_536) if made.ring[place : place + 20] == tuple(words[12:32])
+    )
+    assert tuple(words[12:100]) == made.ring[start : start + 88]
+    assert made.text(1, 40) == made.text(1, 40)
+    assert made.text(1, 40) != made.text(2, 40)
+    assert made.text(1, 40) != prompts(seed=4, tokenizer=None, characters=3).text(1, 40)
+    short = Prompts(words=("a",), ring=("b", "c"), seed=0)
+    assert short.text(1, 2) == "a a a ax"
+    assert Prompts(words=("a",), ring=("b",), seed=0)._draw(1, 15) == ["a"] * 12 + ["b"] * 3
+    shared = prompts(seed=3, tokenizer=None, characters=3, shared_tokens=10)
+    assert (len(shared.shared), shared.shared_tokens) == (30, 10)
+    assert shared.text(1, 40).startswith(f"{shared.shared} ")
+    assert len(shared.text(1, 40)) == 120

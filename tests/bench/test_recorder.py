@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.bench import measure
 from tonnage.bench.endpoints import find_endpoint
-from tonnage.bench.recorder import TokenTimes, share, token_times
-from tonnage.bench.reply import COMPLETED, Reply
+from tonnage.bench.recorder import Recorder, Tally, TokenTimes, share, token_times
+from tonnage.bench.reply import COMPLETED, Exchange, Reply
+from tonnage.results.store import gap_counts
 
 
 def test_a_reading_of_a_run_counts_what_did_not_complete() -> None:
@@ -130,3 +134,193 @@ def test_every_token_that_a_server_counts_is_seen_or_hidden(
     if found.hidden:
         assert found.tokens + found.hidden == total
         assert not thought or total > 2 * sum(sizes)
+
+
+def row(number: int, **changed: Any) -> Exchange:
+    """A request due at 1,000, turned to at 1,010 and sent at 1,020, with events at 1,100 and
+    1,300 of a character each."""
+    made = Exchange(number=number, isl=20, osl=2, data=b"", reply=reply([1, 1], 2))
+    made.reply.times = [1_100, 1_300]
+    made.reply.last_ns = 1_350
+    made.due_ns, made.begun_ns, made.sent_ns = 1_000, 1_010, 1_020
+    for name, value in changed.items():
+        owner = made if hasattr(made, name) else made.reply
+        setattr(owner, name, value)
+    return made
+
+
+class Kept:
+    """A writer that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.batches: list[Any] = []
+        self.gaps = 0
+
+    def add(self, batch: Any) -> None:
+        self.batches.append(batch)
+
+    def add_gaps(self, counts: Any) -> None:
+        self.gaps = self.gaps + counts
+
+
+USUAL = (600, 620, 700, 900, 20, 2, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "columns"),
+    [
+        ({}, {}),
+        ({"prompt": 25, "cached": 7}, {4: 25, 6: 7}),
+        ({"prompt": 0, "cached": -1}, {}),
+        ({"streamed": False}, {2: -1}),
+        ({"outcome": "HTTP 500"}, {3: -1, 8: 3}),
+        ({"outcome": "cancelled"}, {3: -1, 8: 2}),
+        ({"sent_ns": -1}, {1: -1, 7: -1}),
+        ({"times": [], "sizes": [], "tokens": 0}, {2: 950, 3: 950, 5: 0}),
+        ({"times": [], "sizes": [], "tokens": 0, "outcome": "x"}, {2: -1, 3: -1, 5: 0, 8: 3}),
+        ({"times": [], "sizes": [], "tokens": 0, "last_ns": -1}, {2: -1, 3: -1, 5: 0}),
+    ],
+)
+def test_the_row_of_a_request(changed: dict[str, Any], columns: dict[int, int]) -> None:
+    """Times count from 400."""
+    kept = Kept()
+    recorder = Recorder(kept)  # type: ignore[arg-type]
+    recorder.begin(400)
+    recorder.take(row(0, **changed))
+    recorder.finish()
+    [batch] = kept.batches
+    assert batch.rows.tolist() == [[columns.get(k, value) for k, value in enumerate(USUAL)]]
+    assert recorder.ends_ns.tolist() == [-1 if changed.get("last_ns") == -1 else 950]
+    assert recorder.begun_lateness_ns.tolist() == [10]
+
+
+def test_rows_come_in_the_order_of_their_numbers_with_the_moments_of_their_tokens() -> None:
+    kept = Kept()
+    recorder = Recorder(kept)  # type: ignore[arg-type]
+    recorder.begin(0)
+    recorder.take(row(1, counts={0: 1, 1: 4}, tokens=4, begun_ns=-1))
+    recorder.take(row(3, due_ns=3))
+    recorder.take(row(0, outcome="cancelled"))
+    recorder.finish()
+    [batch] = kept.batches
+    assert batch.rows[:, 0].tolist() == [1_000, 1_000, 3]
+    assert batch.rows[:, 8].tolist() == [2, 0, 0]
+    assert batch.lengths.tolist() == [2, 4, 2]
+    assert batch.offsets_ns.tolist() == [80, 280, 80, 280, 280, 280, 80, 280]
+    assert recorder.ends_ns.tolist() == [1_350] * 3
+    # the event of three tokens is three gaps of a third of 200 ns, at positions 1 to 3
+    positions = [int(count) for count in kept.gaps.sum(axis=1)[:3]]
+    assert positions == [2, 2, 0]
+    assert int(kept.gaps.sum()) == 4
+
+
+def test_gaps_of_events_with_several_tokens_or_none() -> None:
+    """2, 0, 3 and 1 tokens at 1,000, 1,100, 4,000 and 9,000 ns: three gaps of 1,000 ns from
+    position 2 on, and one of 5,000 ns at position 5."""
+    kept = Kept()
+    recorder = Recorder(kept)  # type: ignore[arg-type]
+    times = [1_000, 1_100, 4_000, 9_000]
+    counts = {0: 2, 1: 2, 2: 5, 3: 6}
+    recorder.take(row(0, times=times, sizes=[9] * 4, counts=counts, tokens=6, sent_ns=0))
+    recorder.finish()
+    expected = gap_counts(np.array([1_000] * 3 + [5_000]), np.array([2, 3, 4, 5]))
+    assert (kept.gaps == expected).all()
+    unkept = Kept()
+    without = Recorder(unkept, gaps=False)  # type: ignore[arg-type]
+    without.take(row(0))
+    without.finish()
+    assert unkept.gaps == 0
+
+
+def test_counts_of_a_run_by_hand() -> None:
+    recorder = Recorder(Kept(), count=len)  # type: ignore[arg-type]
+    rows = [
+        {"finish": "stop", "prompt": 20},
+        {"finish": "length", "prompt": 23, "osl": 3},
+        {"tokens": 5, "sizes": [4, 4], "osl": 5, "finish": "stop", "prompt": 18},
+        {"tokens": 9, "reasoning": 7, "osl": 9},
+        {"tokens": 0, "times": [], "sizes": []},
+        {"tokens": 0, "texts": ["abc", "d"]},
+        {"choices": 2, "tokens": 4, "sizes": [2, 2]},
+        {"outcome": "HTTP 500", "detail": "no"},
+        {"outcome": "HTTP 500", "detail": "again"},
+        {"outcome": "cancelled", "begun_ns": -1},
+    ]
+    for number, changed in enumerate(rows):
+        recorder.take(row(number, **changed))
+    recorder.finish()
+    tally = recorder.tally
+    assert tally == Tally(
+        outcomes=Counter({"": 7, "HTTP 500": 2, "cancelled": 1}),
+        sources=Counter({"server": 6, "tokenizer": 1}),
+        shared=2,
+        finishes=Counter({"stop": 2, "length": 1, "": 4}),
+        tokens=2 + 2 + 5 + 2 + 0 + 4 + 4,
+        events=12,
+        hidden=7,
+        hiding=1,
+        several=1,
+        isl_off=2,
+        osl_off=4,
+        osl_far=2,
+        isl_extra=3 - 2,
+        prompt_counts=3,
+        examples=[
+            {"id": 7, "outcome": "HTTP 500", "detail": "no"},
+            {"id": 8, "outcome": "HTTP 500", "detail": "again"},
+        ],
+    )
+    assert tally.failures == {"HTTP 500": 2}
+    assert len(recorder.begun_lateness_ns) == 9
+
+
+def test_a_count_of_no_token_is_a_wrong_one_where_text_came() -> None:
+    recorder = Recorder(Kept())  # type: ignore[arg-type]
+    for number, tokens in enumerate((0, -1, 2)):
+        recorder.take(row(number, tokens=tokens))
+    recorder.finish()
+    assert recorder.tally.uncounted == 1
+    assert recorder.tally.sources == {"events": 2, "server": 1}
+
+
+def test_twenty_failures_are_kept_and_the_first_of_each_further_kind() -> None:
+    recorder = Recorder(Kept())  # type: ignore[arg-type]
+    for number in range(30):
+        recorder.take(row(number, outcome="a" if number < 25 else f"b{number % 2}"))
+    recorder.finish()
+    assert [example["id"] for example in recorder.tally.examples] == [*range(20), 25, 26]
+    assert list(recorder.tally.failures.items()) == [("a", 25), ("b1", 3), ("b0", 2)]
+
+
+def test_batches_are_written_at_so_many_rows_or_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("BATCH_ROWS", 3), ("BATCH_TOKENS", 1_000)):
+        monkeypatch.setattr(f"tonnage.bench.recorder.{name}", value)
+    kept = Kept()
+    recorder = Recorder(kept)  # type: ignore[arg-type]
+    for number in range(7):
+        recorder.take(row(number))
+    recorder.finish()
+    assert [len(batch.rows) for batch in kept.batches] == [3, 3, 1]
+    monkeypatch.setattr("tonnage.bench.recorder.BATCH_TOKENS", 4)
+    kept = Kept()
+    recorder = Recorder(kept)  # type: ignore[arg-type]
+    for number in range(5):
+        recorder.take(row(number))
+    recorder.finish()
+    assert [len(batch.rows) for batch in kept.batches] == [2, 2, 1]
+    assert recorder.ends_ns.tolist() == [1_350] * 5
+
+
+@pytest.mark.parametrize(
+    ("total", "weights", "parts"),
+    [
+        (5, [1, 1], [3, 2]),
+        (7, [1, 2, 4], [1, 2, 4]),
+        (1, [1, 9], [1, 0]),
+        (0, [1, 2], [0, 0]),
+        (10, [3, 3, 3], [4, 3, 3]),
+        (4, [], []),
+    ],
+)
+def test_a_share_by_hand(total: int, weights: list[int], parts: list[int]) -> None:
+    assert share(total, weights) == parts

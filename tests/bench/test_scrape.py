@@ -22,7 +22,12 @@ from tonnage.bench.scrape import (
     GPU_COUNTERS,
     GPU_WATTS,
     NVML,
+    PDU,
     DriverGpus,
+    Scraper,
+    _counted_joules,
+    _socket_watts,
+    fetch,
     host_joules,
     joules,
     samples,
@@ -283,3 +288,107 @@ def test_a_driver_that_fails_is_quoted_up_to_80_characters(
     monkeypatch.setattr("tonnage.bench.scrape.AMD_DRIVER", tmp_path)
     with pytest.raises(InputError, match=r"cannot be asked \(error 7: [0-9]{71}\); leave it out"):
         DriverGpus()
+
+
+@pytest.mark.parametrize(
+    ("rows", "units", "seconds", "energy"),
+    [
+        # power of 100 W from 1 s on, rising to 300 W at 3 s: the ends go on as they are
+        ([(1, 100), (3, 300)], {"w": 1.0}, 5.0, 100 + 400 + 600),
+        ([(1, 100), (3, 300)], {"w": 1.0}, 2.0, 100 + 400 / 2),
+        ([(1, 100), (3, 300)], {"w": 10.0}, 0.5, 500),
+        ([(-1, 100), (1, 200), (3, 300)], {"w": 1.0}, 3.0, 300 / 2 + 500),
+        ([(1, 100)], {"w": 1.0}, 5.0, None),
+        ([], {"w": 1.0}, 5.0, None),
+        # a counter that began again at 3 s counts 60 from there
+        ([(1, 100), (2, 150), (3, 60), (4, 90)], {"c": 1.0}, 4.0, 50 + 50 + 60 + 30),
+        ([(1, 100), (2, 150), (3, 60), (4, 90)], {"c": 0.5}, 6.0, (50 + 50 + 60 + 30 + 60) / 2),
+        ([(1, 100), (2, 100)], {"c": 1.0}, 2.0, 0),
+    ],
+)
+def test_joules_by_hand(
+    rows: list[tuple[int, float]],
+    units: dict[str, float],
+    seconds: float,
+    energy: float | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tonnage.bench.scrape.GPU_WATTS", {"w": units.get("w", 1.0)})
+    [name] = units
+    read = [(at * 10**9, f'{name}{{gpu="0"}}', value) for at, value in rows]
+    found = joules(read, units, seconds)
+    assert found == (None if energy is None else pytest.approx(energy))
+    both = [*read, *((at, f'{name}{{gpu="1"}}', value) for at, _, value in read)]
+    twice = joules(both, units, seconds)
+    assert twice == (None if energy is None else pytest.approx(2 * energy))
+    assert joules([*read, (0, "x", 1.0), (1, "x", 2.0)], {"y": 1.0}, seconds) is None
+
+
+def test_the_first_name_that_was_read_twice_counts() -> None:
+    rows = [(0, "b", 1.0), (10**9, "b", 2.0), (0, "a", 5.0), (0, "c", 9.0), (10**9, "c", 99.0)]
+    assert joules(rows, {"a": 1.0, "b": 3.0, "c": 1.0}, 1.0) == pytest.approx(3.0)
+
+
+def test_figures_of_what_was_read() -> None:
+    scraper = Scraper(())
+    scraper.rows = [
+        (0, "nvml:power_w", 100.0),
+        (10**9, "nvml:power_w", 300.0),
+        (0, "nvml:energy_j", 7.0),
+        (10**9, "nvml:energy_j", 7.0),
+        (0, PDU, 1.0),
+        (10**9, PDU, 3.0),
+        (0, "rapl:energy_j", 10.0),
+        (10**9, "rapl:energy_j", 60.0),
+    ]
+    expected = {
+        "gpu_joules": pytest.approx(200.0),
+        "mean_gpu_watts": pytest.approx(200.0),
+        "joules_per_output_token": pytest.approx(4.0),
+        "by": "power read once a second",
+        "host_joules": pytest.approx(50.0),
+        "pdu_joules": pytest.approx(20.0),
+    }
+    assert scraper.energy(1.0, 50) == expected
+    assert scraper.energy(1.0, 0)["joules_per_output_token"] is None
+    assert scraper.summary()["nvml:power_w"] == {
+        "read": 2,
+        "first": 100.0,
+        "mean": 200.0,
+        "max": 300.0,
+        "last": 300.0,
+    }
+    assert list(scraper.summary()) == ["nvml:energy_j", "nvml:power_w", PDU, "rapl:energy_j"]
+    scraper.rows[3] = (10**9, "nvml:energy_j", 107.0)
+    counted = scraper.energy(2.0, 50)
+    assert (counted["gpu_joules"], counted["by"]) == (pytest.approx(200.0), "energy counters")
+    assert counted["mean_gpu_watts"] == pytest.approx(100.0)
+    scraper.rows = scraper.rows[4:]
+    assert scraper.energy(1.0, 50) == {}
+
+
+def test_a_page_is_read_by_its_path_and_question() -> None:
+    asked: list[str] = []
+
+    def reply(path: str, headers: Message, data: bytes) -> tuple[int, bytes]:
+        asked.append(path)
+        return (500 if "bad" in path else 200), b"vllm:a 1 \xff"
+
+    with answering(reply) as url:
+        assert fetch(url) == fetch(f"{url}/m?x=1&y=2") == "vllm:a 1 \ufffd"
+        assert fetch(f"{url}/bad") == ""
+    assert asked == ["/metrics", "/m?x=1&y=2", "/bad"]
+    assert fetch(url, 0.1) == ""
+
+
+def test_readings_of_amd_by_their_fields() -> None:
+    watts = [
+        {"current_socket_power": 5, "average_socket_power": 7},
+        {"current_socket_power": "N/A", "average_socket_power": 7.5},
+    ]
+    assert [_socket_watts(power) for power in watts] == [5.0, 7.5]
+    counts = [
+        {"energy_accumulator": 4_000_000, "power": 1, "counter_resolution": 15.3},
+        {"power": 2_000_000, "counter_resolution": 1},
+    ]
+    assert [_counted_joules(count) for count in counts] == [pytest.approx(61.2), 2.0]

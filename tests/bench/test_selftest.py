@@ -6,18 +6,20 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from array import array
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.bench.live import question, run
+from tests.bench.records import MS, SEEN, record
 from tonnage.bench import measure
 from tonnage.bench.connection import parse_url
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.receiver import HELD_UP_NS
-from tonnage.bench.selftest import self_test, server_log
+from tonnage.bench.selftest import _compared, self_test, server_log
 from tonnage.spec.workload import ClosedLoop
 
 
@@ -74,3 +76,42 @@ def test_the_server_of_a_self_test_ends_with_a_client_that_is_killed() -> None:
         except ConnectionRefusedError:
             ended = True
     assert ended
+
+
+def test_the_client_next_to_the_server_s_own_stamps_by_hand() -> None:
+    """A hundred requests whose first stamps are 0 to 99 ms late and last ones 2 ms; the log is in
+    another order, and has a request that nobody sent."""
+    count = 100
+    due = np.arange(count) * 1_000 * MS
+    made = record(np.full(count, 100.0), due=due)
+    requests = replace(
+        made, first_token_ns=due + (50 + np.arange(count)) * MS, last_token_ns=due + 182 * MS
+    )
+    log = np.column_stack(
+        [np.arange(count), due + 5 * MS + 7, due + 50 * MS + 7, due + 180 * MS + 7, due * 0 + 5]
+    )
+    log = np.vstack([log[::-1], [[-1, 1, 2, 3, 4]]])
+    observed = replace(
+        SEEN, start_ns=7, cpu_s=0.25, lateness_ns=array("q", [MS, 3 * MS]), load=SEEN.load
+    )
+    found = _compared(8, requests, observed, log)
+    assert (
+        asdict(found)
+        == found.to_json()
+        == {
+            "streams": 8,
+            "requests": 100,
+            "tokens": 500,
+            "ttft_ms": pytest.approx(50 + 49.5),
+            "server_ttft_ms": pytest.approx(45.0),
+            "bias_ms": pytest.approx(49.5),
+            "bias_p99_ms": pytest.approx(98.01),
+            "last_bias_ms": pytest.approx(2.0),
+            "cpu_us_per_token": pytest.approx(500.0),
+            "ceiling_tokens_per_second": pytest.approx(1_700.0),
+            "lateness_mean_ms": pytest.approx(2.0),
+        }
+    )
+    assert (
+        _compared(8, requests, replace(observed, lateness_ns=array("q")), log).lateness_mean_ms == 0
+    )

@@ -13,6 +13,7 @@ from tests.bench.records import GOOD, MS, OPEN, SEEN, judged, record
 from tonnage.bench.endpoints import Endpoint, find_endpoint
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Tally
+from tonnage.bench.validity import _concurrency
 from tonnage.errors import option
 
 
@@ -233,3 +234,222 @@ def test_no_completed_request_is_no_measurement() -> None:
     nothing = replace(GOOD, status=np.full(600, 3, dtype=np.int8))
     seen = replace(SEEN, tally=Tally(outcomes=Counter({"connection refused": 600})))
     assert "no request completed" in judged(seen, nothing).reasons
+
+
+LATENESS = ("event_loop", "sending")
+
+
+def test_every_check_of_a_run_has_this_value_and_this_limit() -> None:
+    """TTFT is 50 ms, so that limits are those in milliseconds; a loop of 600 requests at 100 a
+    second, sent 1 % faster than planned."""
+    requests = replace(GOOD, sent_ns=np.rint(GOOD.sent_ns * 0.99).astype(np.int64))
+    observed = replace(
+        SEEN,
+        endpoint=CHAT,
+        tally=Tally(
+            outcomes=Counter({"": 595, "HTTP 500": 5, "cancelled": 9}), osl_far=3, uncounted=2
+        ),
+        lateness_ns=array("q", [0, 4 * MS]),
+        begun_lateness_ns=array("q", [MS] * 99 + [5 * MS]),
+        cpu=array("d", [0.95, 0.96, 0.1, 0.2]),
+    )
+    said = judged(observed, requests)
+    table = {
+        check.name: (check.value, check.limit, check.unit, check.passed) for check in said.checks
+    }
+    assert list(table) == [
+        "event_loop_lateness_mean_ms",
+        "event_loop_lateness_p99_ms",
+        "sending_lateness_mean_ms",
+        "sending_lateness_p99_ms",
+        "cpu_share_percent",
+        "cpu_saturated_percent",
+        "rate_percent",
+        "error_percent",
+        "uncounted_percent",
+        "length_percent",
+        "at_once_percent",
+    ]
+    expected = [
+        (2.0, 2.0, "ms", True),
+        (3.96, 10.0, "ms", True),
+        (1.04, 2.0, "ms", True),
+        (1.04, 10.0, "ms", True),
+        (30.0, 85.0, "%", True),
+        (25.0, 5.0, "%", False),
+        (100 / 0.99, 95.0, "%", True),
+        (100 * 5 / 600, 1.0, "%", True),
+        (100 * 2 / 595, 1.0, "%", True),
+        (100 * 3 / 595, 1.0, "%", True),
+        (0.0, 1.0, "%", True),
+    ]
+    for row, wanted in zip(table.values(), expected, strict=True):
+        assert row == (pytest.approx(wanted[0]), pytest.approx(wanted[1]), *wanted[2:])
+    assert (
+        said.reasons
+        == said.client_reasons
+        == ("seconds in which the client took a whole core: 25 %, at most 5 % would be right",)
+    )
+    assert said.client_limited
+    document = said.to_json()
+    assert (document["verdict"], document["reasons"]) == ("INVALID", list(said.reasons))
+    assert document["checks"]["rate_percent"] == {
+        "value": pytest.approx(100 / 0.99),
+        "limit": 95.0,
+        "unit": "%",
+        "passed": True,
+    }
+    assert document["steady"] == {"found": True, "start_s": 0.0, "end_s": 5.99, "drift": 0.0}
+    assert document["percentiles"] == {
+        "p50": {"needed": 7, "enough": True},
+        "p90": {"needed": 44, "enough": True},
+        "p95": {"needed": 90, "enough": True},
+        "p99": {"needed": 459, "enough": True},
+    }
+
+
+def test_slow_answers_allow_a_share_of_themselves_as_lateness() -> None:
+    slow = record(np.full(600, 4_000.0))  # TTFT 2 s
+    limits = {check.name: check.limit for check in judged(requests=slow).checks}
+    assert [limits[f"{who}_lateness_mean_ms"] for who in LATENESS] == pytest.approx([40.0, 40.0])
+    assert [limits[f"{who}_lateness_p99_ms"] for who in LATENESS] == pytest.approx([200.0, 200.0])
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "value"),
+    [
+        ({"lateness_ns": array("q")}, "event_loop_lateness_mean_ms", math.nan),
+        ({"lateness_ns": array("q")}, "event_loop_lateness_p99_ms", math.nan),
+        ({"cpu": array("d")}, "cpu_saturated_percent", math.nan),
+        ({"sent": 1}, "rate_percent", math.nan),
+        ({"sent": 301}, "rate_percent", 100 * 3.0 / 5.99),
+        ({"tally": Tally()}, "error_percent", math.nan),
+        ({"tally": Tally(outcomes=Counter({"cancelled": 4}))}, "error_percent", math.nan),
+        ({"tally": Tally(outcomes=Counter({"": 1, "a": 1, "b": 2}))}, "error_percent", 75.0),
+    ],
+)
+def test_a_value_that_could_not_be_had_passes(
+    changed: dict[str, Any], name: str, value: float
+) -> None:
+    (check,) = (check for check in judged(replace(SEEN, **changed)).checks if check.name == name)
+    assert check.value == pytest.approx(value, nan_ok=True)
+    assert check.passed == math.isnan(value)
+
+
+def test_a_rate_that_waits_at_the_client_is_no_check_and_says_what_was_sent() -> None:
+    said = judged(replace(SEEN, held=40, load=replace(OPEN, in_flight=8)))
+    assert "rate_percent" not in {check.name for check in said.checks}
+    assert (
+        "40 of 600 requests waited at the client for one of 8 in flight, and their latencies count"
+        " from then: 100 of 100 requests/s were sent" in said.notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "note"),
+    [
+        ({}, None),
+        (
+            {"interrupted": True, "cancelled": 4},
+            "ended by Ctrl-C or SIGTERM with 4 requests in flight",
+        ),
+        ({"interrupted": True}, "ended by Ctrl-C or SIGTERM with 0 requests in flight"),
+        (
+            {"cancelled": 4},
+            "4 requests were in flight when the time and its grace were over: they are unfinished",
+        ),
+        ({"events": 2942}, None),
+        (
+            {"events": 2000},
+            "1.50 tokens an event: TPOT reads low, tpot_by_event_ms in run.json does not",
+        ),
+        ({"osl_off": 6}, None),
+        ({"osl_off": 7}, "7 of 600 outputs have another length than asked"),
+        (
+            {"sources": Counter({"events": 3, "server": 597})},
+            "tokens of 3 replies were counted as one an event, the server did not say how many",
+        ),
+        (
+            {"waits": 2},
+            (
+                "2 requests failed at once; their clients waited before the next one, longer after"
+                " each in a row"
+            ),
+        ),
+        (
+            {"retries": 5},
+            "5 requests were sent again: the server had closed their kept connection",
+        ),
+        (
+            {"hidden": 90, "hiding": 9},
+            (
+                "90 output tokens of 9 replies were not sent (reasoning that stays hidden): they"
+                " lengthen TTFT, and TPOT and tokens/s are of the tokens that came"
+            ),
+        ),
+    ],
+)
+def test_each_note_has_its_own_cause(changed: dict[str, Any], note: str | None) -> None:
+    counts = Counter({"": 600, "cancelled": changed.pop("cancelled", 0)})
+    seen = {
+        name: changed.pop(name) for name in ("interrupted", "waits", "retries") if name in changed
+    }
+    tally = Tally(**{"outcomes": counts, "tokens": 3000, "events": 3000, **changed})
+    varied = replace(OPEN, isl=np.arange(600) + 100)
+    said = judged(replace(SEEN, load=varied, tally=tally, **seen))
+    assert said.notes == (() if note is None else (note,))
+    assert said.verdict == "VALID"
+
+
+def test_few_requests_say_which_percentiles_and_what_they_need() -> None:
+    few = record(np.full(45, 100.0))
+    load = replace(OPEN, isl=few.isl + np.arange(45), osl=few.osl, due_ns=few.due_ns)
+    seen = replace(SEEN, load=load, sent=45, tally=Tally(outcomes=Counter({"": 45})))
+    assert judged(seen, few, (99,)).notes == (
+        "p95: fewer samples (45) than 0.99 confidence needs (90)",
+        "too few requests to look for a steady state",
+    )
+    assert judged(seen, few, (99,)).reasons == (
+        "p99 was asked for and needs 459 completed requests, there were 45",
+    )
+    assert judged(seen, few, (99,)).supported == {50: True, 90: True, 95: False, 99: False}
+    assert judged(seen, few).notes[0] == (
+        "p95, p99: fewer samples (45) than 0.99 confidence needs (90, 459)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "clients", "ramp_s", "share"),
+    [
+        ([10, 10, 20, 20], 2, 0.0, 1.0),  # both busy from 0 to the last start at 10
+        ([5, 10, 20, 20], 2, 0.0, 0.75),
+        ([5, 10, 20, 20], 2, 0.005, 0.5),  # from the end of the ramp on
+        ([10, 10, 20, 20], 3, 0.0, math.nan),
+        ([10, 10, 20, 20], 2, 0.010, math.nan),
+        ([10, -1, 20, 20], 1, 0.0, 0.5 + 0.5),
+    ],
+)
+def test_requests_in_flight_over_the_clients(
+    ends: list[int], clients: int, ramp_s: float, share: float
+) -> None:
+    """Requests due at 0, 0, 10 and 10 ms; counted up to the last that was sent."""
+    requests = record(np.full(4, 1.0), due=np.array([0, 0, 10, 10]) * MS)
+    ends_ns = np.where(np.array(ends) < 0, -1, np.array(ends) * MS)
+    assert _concurrency(requests, ends_ns, clients, ramp_s) == pytest.approx(share, nan_ok=True)
+    failed = replace(requests, status=np.full(4, 3, dtype=np.int8))
+    assert math.isnan(_concurrency(failed, ends_ns, clients, ramp_s))
+
+
+def test_the_server_s_words_of_four_kinds_of_failure_are_kept() -> None:
+    kinds = [f"HTTP 50{k}" for k in range(5)]
+    counts = {kind: 9 - k for k, kind in enumerate(kinds)}
+    examples = [{"id": 0, "outcome": kind, "detail": kind[-1] * 2} for kind in kinds[1:]]
+    examples.append({"id": 9, "outcome": kinds[0], "detail": ""})
+    tally = Tally(outcomes=Counter({"": 600, **counts}), examples=examples)
+    notes = judged(replace(SEEN, tally=tally)).notes
+    assert [note for note in notes if note.startswith("HTTP")] == [
+        "HTTP 501: 11",
+        "HTTP 502: 22",
+        "HTTP 503: 33",
+        "HTTP 504: 44",
+    ]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.plans import dense
 from tonnage import api
 from tonnage.cli.main import run
 from tonnage.errors import HIDDEN, InputError, InputErrors, short_of_memory, visible
@@ -87,6 +88,35 @@ def test_a_hostile_file_is_refused_in_a_line(
         assert not HIDDEN.search(err.replace("\n", " ")), (command, err[:300])
         assert "root:x" not in err, (command, err[:300])
         assert {path.name for path in tmp_path.iterdir()} == before, command
+
+
+@pytest.mark.parametrize("hidden", [ESCAPE, "\ud800", "\x07", "\u202e"])
+@pytest.mark.parametrize("place", [("schema",), ("scenario", "model"), ("scenario", "router")])
+def test_hidden_characters_of_a_whole_plan_reach_no_terminal_and_no_file(
+    place: tuple[str, ...],
+    hidden: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = part = dense().to_json()
+    for key in place[:-1]:
+        part = part[key]
+    part[place[-1]] += hidden
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    for command in (
+        "report plan.json",
+        "explain plan.json",
+        "deploy plan.json --target kubernetes --output out",
+        "serve --engine vllm --dry-run --plan plan.json",
+    ):
+        assert run(command.split()) == 2, command
+        out, err = capsys.readouterr()
+        assert not out, command
+        assert f"holds the hidden character U+{ord(hidden[0]):04X}" in err, (command, err)
+        assert not HIDDEN.search(err.replace("\n", "")), command
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 
 
 def test_every_text_of_a_document_is_looked_at() -> None:

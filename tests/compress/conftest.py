@@ -122,7 +122,7 @@ def made(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
                 tool=tool,
                 text=text,
                 held_back=held_back,
-                told=print,
+                announce=print,
             )
             assert isinstance(found, Compressed)
             kept[key] = found

@@ -19,10 +19,19 @@ from tests.cost.cost_cases import (
     traffics,
 )
 from tests.plan.candidates import candidate, plan_of
-from tonnage.cost.break_even import Curve, break_evens, crossings
+from tonnage.cost.break_even import (
+    Crossing,
+    Curve,
+    _lowest,
+    break_even,
+    break_evens,
+    crossings,
+    power_per_request,
+)
 from tonnage.cost.cost import api_cost
 from tonnage.cost.options import cloud, on_prem
 from tonnage.cost.plan_cost import compare, spent, with_outlook
+from tonnage.plan.candidate import Power
 from tonnage.plan.cost import BreakEven, Serving, Traffic, WayCost
 from tonnage.plan.fleet import footprint
 from tonnage.report.plans.cost import footprint_text, pays_off_text
@@ -275,3 +284,88 @@ def test_a_system_that_draws_more_than_a_rack_stands_alone() -> None:
     assert footprint(3, 120_000, "it").racks == 3
     assert footprint(7, 5_600, "it").racks == 1
     assert footprint(8, 5_600, "it", rack_kw=10.0).racks == 8
+
+
+def test_electricity_of_a_request_is_that_of_its_share_of_an_instance() -> None:
+    """Two GPUs of eight at 5 requests/s; at that load they draw half of their highest power."""
+    prices = PRICES.with_overrides(
+        {"power_usd_per_kwh": 0.2, "pue": 1.5, "power_in_hosting": False}
+    )
+    serving = replace(
+        COURSE_SERVING, gpus_per_instance=2, requests_per_second_per_instance=5.0, power=None
+    )
+    kwh = 10.2 * 2 / 8 / 5 / 3_600
+    assert power_per_request(serving, prices) == pytest.approx(kwh * 1.5 * 0.2)
+    drawn = Power(
+        watts=350,
+        low=300,
+        high=400,
+        idle_watts=0,
+        tdp_watts=700,
+        joules_per_output_token=1,
+        by_load=((0.0, 0.0), (5.0, 350.0), (10.0, 700.0)),
+    )
+    half = power_per_request(replace(serving, power=drawn), prices)
+    assert half == pytest.approx(kwh * 1.5 * 0.2 / 2)
+    assert power_per_request(replace(serving, system_watts=None), prices) == 0
+    assert power_per_request(serving, replace(prices, power_usd_per_kwh=None)) == 0
+    assert power_per_request(serving, replace(prices, power_in_hosting=True)) == 0
+
+
+def test_of_a_large_fleet_fewer_break_evens_are_looked_for() -> None:
+    """A hundred thousand instances would jump more than 200,000 times on the way to ten times."""
+    prices = PRICES.with_overrides({"cloud": {"h100": None}})
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
+    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=1e5, mean_requests_per_second=5e4)
+    (found,) = break_evens(traffic, serving, prices)
+    volume = 5e4 * 31_536_000
+    assert found.searched_to_requests_per_year == pytest.approx(
+        volume * 200_000 / 100_001, rel=1e-12
+    )
+    small = replace(traffic, peak_requests_per_second=100.0, mean_requests_per_second=50.0)
+    (found,) = break_evens(small, serving, prices)
+    assert found.searched_to_requests_per_year == pytest.approx(10 * volume / 1_000)
+
+
+def test_the_break_even_of_two_curves() -> None:
+    """A flat one of 10 USD that jumps by 30 at 20 requests, beside 1 USD a request: at 10 and, after
+    the jump, at 40."""
+    flat = Curve(base=10.0, slope=0.0, jumps=((20.0, 30.0),))
+    each = Curve(base=0.0, slope=1.0)
+    assert break_even(("a", "b"), (flat, each), 100.0, 7.0) == BreakEven(
+        between=("a", "b"),
+        cheaper_below="b",
+        cheaper_above="a",
+        first_requests_per_year=10.0,
+        last_requests_per_year=40.0,
+        changes=3,
+        bought_fleet_requests_per_year=7.0,
+        searched_to_requests_per_year=100.0,
+    )
+    assert break_even(("a", "b"), (flat, flat), 100.0) == BreakEven(
+        between=("a", "b"),
+        cheaper_below="",
+        cheaper_above="",
+        first_requests_per_year=None,
+        last_requests_per_year=None,
+        changes=0,
+        bought_fleet_requests_per_year=None,
+        searched_to_requests_per_year=100.0,
+    )
+    never = break_even(("a", "b"), (flat, each), 9.0)
+    assert (never.cheaper_below, never.cheaper_above, never.changes) == ("b", "b", 0)
+    assert crossings(each, flat, 100.0)[1] == (
+        Crossing(volume=10.0, first_cheaper_above=False),
+        Crossing(volume=20.0, first_cheaper_above=True),
+        Crossing(volume=40.0, first_cheaper_above=False),
+    )
+
+
+def test_the_lowest_of_curves_follows_whichever_is_below() -> None:
+    """Steps of 4 USD every 10 requests beside steps of 6 every 20, from a base of 5."""
+    small = Curve(base=4.0, slope=0.0, jumps=tuple((10.0 * n, 4.0) for n in range(1, 5)))
+    large = Curve(base=5.0, slope=0.0, jumps=((20.0, 6.0), (40.0, 6.0)))
+    lowest = _lowest([small, large])
+    assert [lowest.at(volume) for volume in (5, 15, 25, 35, 45)] == [4.0, 5.0, 11.0, 11.0, 17.0]
+    assert lowest.jumps == ((10.0, 1.0), (20.0, 6.0), (40.0, 6.0))
+    assert _lowest([small]) == small

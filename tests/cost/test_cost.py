@@ -22,6 +22,8 @@ from tests.plan.candidates import plan_of
 from tonnage.cost.cost import (
     api_cost,
     api_request,
+    divided,
+    ends,
     energy_of,
     owned_figures,
     serving_of,
@@ -34,7 +36,7 @@ from tonnage.cost.options import cloud, on_prem
 from tonnage.cost.plan_cost import compare
 from tonnage.errors import UnknownName
 from tonnage.plan.candidate import GpuLimit, Power
-from tonnage.plan.cost import HOURS_PER_YEAR, Serving, Traffic, WayCost
+from tonnage.plan.cost import HOURS_PER_YEAR, CostPart, Serving, Traffic, WayCost
 from tonnage.plan.notes import HostingLeftOut, NoCost
 from tonnage.report.plans.cost import cost_note_texts, no_cost_text
 from tonnage.sizing.demand import demand_of
@@ -294,3 +296,152 @@ def test_one_instance_stays_in_the_quietest_hour_unless_told_otherwise() -> None
     )
     assert usual == one
     assert nobody.way("cloud").total_usd_per_year < one.way("cloud").total_usd_per_year
+
+
+def test_energy_by_the_predicted_power_of_the_gpus() -> None:
+    """Two hours of four are idle: 16 instances of 5 requests/s draw a tenth of their 700 W there,
+    half at 40 requests/s, and 0.9 of it at full load."""
+    power = Power(
+        watts=420,
+        low=380,
+        high=490,
+        idle_watts=70,
+        tdp_watts=700,
+        joules_per_output_token=1,
+        by_load=((0.0, 70.0), (2.5, 350.0), (5.0, 630.0)),
+    )
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=5.0, power=power)
+    traffic = replace(
+        COURSE_TRAFFIC,
+        peak_requests_per_second=80.0,
+        mean_requests_per_second=30.0,
+        profile=(0.0, 0.0, 40.0, 80.0),
+    )
+    prices = PRICES.with_overrides(
+        {"power_usd_per_kwh": 0.2, "pue": 1.5, "grid_kg_co2_per_kwh": 0.4}
+    )
+    energy = energy_of(serving, traffic, prices, 16)
+    assert energy is not None
+    drawn = (0.1 + 0.1 + 0.5 + 0.9) / 4
+    kwh = 2 * 10.2 * drawn * 8_760 * 1.5
+    assert energy.kwh_per_year == pytest.approx(kwh)
+    assert energy.usd_per_year == pytest.approx(0.2 * kwh)
+    assert energy.kg_co2_per_year == pytest.approx(0.4 * kwh)
+    assert energy.mean_kw == pytest.approx(2 * 10.2 * drawn)
+    assert energy.peak_kw == pytest.approx(2 * 10.2 * 0.9)
+    assert energy.utilisation == pytest.approx(30 / 80)
+    assert energy.how == (
+        "estimate: 2 × highest power of dgx-h100, 10,200 W × 40% of it at utilisation 38%, as"
+        " predicted of the GPUs × 8,760 h × PUE 1.5 × 0.2 USD/kWh"
+    )
+    more = energy_of(serving, traffic, prices, 32)
+    assert more is not None
+    assert more.peak_kw == pytest.approx(4 * 10.2 * 0.5)  # each has half of the load
+    half = energy_of(serving, traffic, prices, 8)
+    assert half is not None
+    assert half.peak_kw == pytest.approx(10.2 * 0.9)  # what is beyond is carried elsewhere
+    assert half.utilisation == pytest.approx((0 + 0 + 1 + 1) / 4)
+    peak = replace(traffic, mean_requests_per_second=None, profile=())
+    alone = energy_of(serving, replace(peak, peak_requests_per_second=40.0), prices, 16)
+    assert alone is not None
+    # only the peak is known: busy all year with what it is provided for
+    assert (alone.utilisation, alone.mean_kw) == (1.0, pytest.approx(2 * 10.2 * 0.5))
+    free = energy_of(serving, traffic, replace(prices, power_usd_per_kwh=None), 16)
+    assert free is not None
+    assert (free.usd_per_year, free.added) == (None, False)
+    assert free.how.endswith("× PUE 1.5")
+    bare = energy_of(replace(serving, power=None), traffic, PRICES, 16)
+    assert bare is not None
+    assert bare.peak_kw is bare.mean_kw is bare.kg_co2_per_year is None
+    assert energy_of(serving, traffic, prices, 0) is None
+
+
+def test_a_year_of_the_course_part_by_part() -> None:
+    prices = PRICES.with_overrides({"systems": {"dgx-h100": {"low": 300_000, "high": 340_000}}})
+    parts = system_parts(COURSE_SERVING, prices, 2.5)
+    assert parts == (
+        CostPart(
+            name="systems",
+            kind="capex",
+            usd_per_year=200_000,
+            usd_per_year_low=187_500,
+            usd_per_year_high=212_500,
+            how="2.5 × 300,000 to 340,000 USD / 4 years",
+        ),
+        CostPart(name="hosting", kind="opex", usd_per_year=7_500, how="2.5 × 3,000 USD"),
+        CostPart(name="licences", kind="opex", usd_per_year=90_000, how="2.5 × 8 GPUs × 4,500 USD"),
+    )
+    assert ends(parts) == (187_500 + 97_500, 212_500 + 97_500)
+    assert ends(parts[1:]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("by_use", "shares"),
+    [(0.0, (75.0, 25.0)), (100.0, (20.0, 80.0)), (40.0, (53.0, 47.0))],
+)
+def test_a_cost_is_divided_by_the_peak_and_by_the_year(
+    by_use: float, shares: tuple[float, float]
+) -> None:
+    assert divided(100.0, by_use, at_peak=(3, 1), over_year=(1, 4)) == pytest.approx(shares)
+    for uses in ({"at_peak": (0, 0), "over_year": (1, 4)}, {"at_peak": (3, 1), "over_year": (0,)}):
+        with pytest.raises(ValueError, match="divided by what is used"):
+            divided(100.0, by_use, **uses)  # type: ignore[arg-type]
+
+
+def test_what_owned_systems_and_tokens_rest_on() -> None:
+    paths = {
+        name: {figure.path for figure in owned_figures(serving, prices)}
+        for name, serving, prices in (
+            ("catalog", COURSE_SERVING, CATALOG),
+            ("course", COURSE_SERVING, PRICES),
+            ("no power", COURSE_SERVING, replace(PRICES, power_usd_per_kwh=None)),
+            ("amd", replace(COURSE_SERVING, gpu="mi300x", system="mi300x-8"), CATALOG),
+        )
+    }
+    usual = {"systems.dgx-h100", "depreciation_years", "power_usd_per_kwh", "pue"}
+    assert paths["catalog"] == {*usual, "hosting_usd_per_kw_month", "licence_usd_per_gpu_year"}
+    assert paths["course"] == {*usual, "hosting_usd_per_system_year", "licence_usd_per_gpu_year"}
+    assert paths["no power"] == paths["course"] - {"power_usd_per_kwh"}
+    assert "licence_usd_per_gpu_year" not in paths["amd"]
+    cost = api_cost(COURSE_TRAFFIC, CATALOG, "llama-3.1-70b")
+    (tokens,) = cost.parts
+    assert (tokens.name, tokens.kind) == ("tokens", "opex")
+    assert (
+        tokens.how
+        == f"{api_request(COURSE_TRAFFIC, CATALOG, 'llama-3.1-70b')[1]}, × 900,000,000 requests"
+    )
+    assert cost.how == (tokens.how,)
+    assert [figure.path for figure in cost.figures] == [
+        "api.llama-3.1-70b.usd_per_million_input_tokens",
+        "api.llama-3.1-70b.usd_per_million_output_tokens",
+    ]
+    assert cost.usd_per_million_input_tokens == cost.figures[0].value
+    assert cost.usd_per_million_output_tokens == cost.figures[1].value
+
+
+def test_the_shares_of_a_cost_are_over_its_requests_and_tokens() -> None:
+    """2,000 tokens in and 200 out that count three times: 2,600 for each of 900 million."""
+    bare = WayCost(where="on-prem", total_usd_per_year=585_000.0, usd_per_year_exact=540_000.0)
+    found = spread(bare, COURSE_TRAFFIC, PRICES)
+    assert found == replace(
+        bare,
+        usd_per_1000_requests=pytest.approx(0.65),
+        usd_per_1000_requests_exact=pytest.approx(0.6),
+        usd_per_million_input_tokens=pytest.approx(0.25, rel=1e-9),
+        usd_per_million_output_tokens=pytest.approx(0.75, rel=1e-9),
+        figures=(PRICES.output_to_input_price_ratio,),
+    )
+    no_exact = spread(replace(bare, usd_per_year_exact=None), COURSE_TRAFFIC, PRICES)
+    assert no_exact.usd_per_1000_requests_exact is None
+    nothing = replace(bare, total_usd_per_year=None)
+    assert spread(nothing, COURSE_TRAFFIC, PRICES) == nothing
+
+
+def test_the_mean_of_a_profile_counts_where_there_is_one() -> None:
+    demand = replace(demand_of(peak_rps=12.0), profile=(3.0, 9.0), mean_requests_per_second=7.0)
+    traffic = traffic_of(plan_of(demand))
+    assert (traffic.peak_requests_per_second, traffic.mean_requests_per_second) == (12.0, 6.0)
+    assert (traffic.input_tokens, traffic.output_tokens) == (2_000, 200)
+    assert traffic.profile == (3.0, 9.0)
+    flat = traffic_of(plan_of(replace(demand, profile=None)))
+    assert (flat.mean_requests_per_second, flat.profile) == (7.0, ())

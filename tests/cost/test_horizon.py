@@ -4,6 +4,7 @@ same."""
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -325,3 +326,75 @@ def test_two_kinds_of_servings_share_no_months() -> None:
     wide: Serving = replace(SERVING, gpus_per_instance=16, requests_per_second_per_instance=100.0)
     traffic = months(150)[0].traffic
     assert systems_by_division(traffic, wide) == 4  # two instances of two systems each
+
+
+@pytest.mark.parametrize(
+    ("hours", "count", "span", "need", "step"),
+    [
+        (1, 12, 1, 150, 1),  # all of them
+        (1, 12, 1, 1_000, 5),  # two hundred at most
+        (1, 12, 1, 1_001, 6),
+        (168, 36, 1, 1_000, 31),  # 33 of them: 200,000 hours in all
+        (168, 60, 1, 1_000, 42),  # 24 at least
+        (168, 60, 2, 1_000, 42),  # of groups of two systems: 21 groups
+    ],
+)
+def test_of_many_numbers_of_systems_some_are_compared(
+    hours: int, count: int, span: int, need: int, step: int
+) -> None:
+    needs = [7] * (count - 1) + [need]
+    made = [
+        SimpleNamespace(
+            need=SimpleNamespace(systems=systems),
+            traffic=SimpleNamespace(hours=[None] * hours),
+            serving=SimpleNamespace(fleet=SimpleNamespace(systems_per_instance=span)),
+        )
+        for systems in needs
+    ]
+    market = Market(months=tuple(made), lead=0)  # type: ignore[arg-type]
+    assert market._counts() == sorted({0, 7, need, *range(0, need, step)})
+
+
+@pytest.mark.parametrize(("peak", "machines"), [(640.0, 1), (650.0, 2), (1_280.0, 2), (1_290.0, 3)])
+def test_machines_are_reserved_in_at_most_64_layers(peak: float, machines: int) -> None:
+    """An instance of one GPU carries 10 requests/s: 64 of them one by one, 65 two by two."""
+    kept = {"value": 0.5, "gpus": 1, "terms": "reserved 1 year"}
+    prices = priced(cloud={"h100": {"hourly": {"value": 2, "gpus": 1}, "kept": kept}})
+    market = Market(months=months(*[peak] * 12, prices=prices), lead=0)
+    ((place, rent, years, count),) = market._next_reserved([0] * 12)
+    assert (place, rent.gpus, years, count) == (0, 1, 1, machines)
+    held = [market.months[0].needed] * 12
+    assert market._next_reserved(held) == []
+
+
+def test_a_month_rents_what_costs_least_for_what_is_left_over() -> None:
+    """Two of ten instances are owned: eight on one machine of eight, or one by one for less."""
+    prices = priced(
+        cloud={"h100": {"one": {"value": 1.5, "gpus": 1}, "eight": {"value": 1.9, "gpus": 8}}}
+    )
+    (month,) = months(100.0, prices=prices, decay=Decay(rents=0.5))
+    assert month.needed == 10
+    assert month.rent(2) == (pytest.approx(8 * 730 * (1.5 + 1)), 8)
+    assert month.rent(10) == month.rent(11) == (0.0, 0)
+    later = replace(month, need=replace(month.need, month=12))
+    assert later.rent(2) == (pytest.approx(8 * 730 * (0.75 + 1)), 8)
+    assert later.reserved_usd(month.rents[0], 3) == pytest.approx(3 * 8_760 * (0.75 + 1))
+    assert fallen(0.5, 6) == pytest.approx(0.5**0.5)
+    nothing = months(100.0, prices=priced(cloud={"h100": "none"}))[0]
+    assert nothing.rent(2) == (math.inf, 0)
+    assert month.running_usd(0) == 0
+    assert [month.active(count) for count in (0, 1, 2)] == [0, 8, 16]
+    assert replace(month, serving=replace(SERVING, spare=1)).active(0) == 0
+
+
+def test_one_answer_names_its_months_its_offers_and_what_it_rests_on() -> None:
+    horizon = compared(months(40, 100, decay=Decay(systems=0.1)), growth=0.2, lead_months=0)
+    assert (horizon.months, horizon.growth_per_month, horizon.lead_months) == (2, 0.2, 0)
+    assert (horizon.systems_decay, horizon.rents_decay) == (0.1, None)
+    assert (horizon.system, horizon.gpus_per_system, horizon.existing) == ("dgx-h100", 8, False)
+    assert horizon.offers == ("hourly, 2 USD per GPU and hour",)
+    paths = {figure.path for figure in horizon.figures}
+    assert paths >= {"systems.dgx-h100", "depreciation_years", "hosting_usd_per_system_year"}
+    assert "licence_usd_per_gpu_hour" in paths
+    rented = compared(months(40, 100), where=("cloud",))
+    assert "systems.dgx-h100" not in {figure.path for figure in rented.figures}

@@ -23,39 +23,41 @@ FORMATS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "engine", ["vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2", "atom-0.1", "tensorrt-llm-0.9"]
-)
+ENGINES = ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2", "atom-0.1", "tensorrt-llm-0.9")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_every_model_and_format_has_a_checkpoint_or_the_engines_own_quantisation_or_a_word_on_how_to_make_one(
     engine: str,
 ) -> None:
+    """Each model in each format on a GPU of one vendor, by turns."""
     by_name = {
         one.repository: one for model in model_shelf().by_name for one in find_checkpoints(model)
     }
     launch = engine_shelf().by_name[engine].launch
-    for model in model_shelf().by_name:
-        for precision in FORMATS:
+    for place, model in enumerate(model_shelf().by_name):
+        for turn, precision in enumerate(FORMATS, ENGINES.index(engine)):
             wanted = find_precision(precision)
-            for vendor in ("NVIDIA", "AMD"):
-                found = loading(model, precision, engine, vendor=vendor)
-                known = by_name.get(found.checkpoint)
-                if found.words:
-                    assert found.words == launch.quantizing(wanted.weights)
-                    assert known.half if known else found.checkpoint == f"/models/{model}-bf16"
-                elif known:
-                    assert known.model == model
-                    assert {known.format.partition("+")[0], wanted.weight_format} <= {
-                        "fp16",
-                        "bf16",
-                    } or known.format.startswith(wanted.weight_format)
-                    assert (
-                        known.format == wanted.weights or known.half
-                    ) or f"--precision {known.format}" in found.told
-                else:
-                    assert found.checkpoint.startswith(f"/models/{model}-")
-                    for command in found.make:
-                        assert found.checkpoint in shlex.split(command)
-                    assert found.make or "No tool that creates one is known" in found.told
+            vendor = ("NVIDIA", "AMD")[(place + turn) % 2]
+            found = loading(model, precision, engine, vendor=vendor)
+            known = by_name.get(found.checkpoint)
+            if found.words:
+                assert found.words == launch.quantizing(wanted.weights)
+                assert known.half if known else found.checkpoint == f"/models/{model}-bf16"
+            elif known:
+                assert known.model == model
+                assert {known.format.partition("+")[0], wanted.weight_format} <= {
+                    "fp16",
+                    "bf16",
+                } or known.format.startswith(wanted.weight_format)
+                assert (
+                    known.format == wanted.weights or known.half
+                ) or f"--precision {known.format}" in found.told
+            else:
+                assert found.checkpoint.startswith(f"/models/{model}-")
+                for command in found.make:
+                    assert found.checkpoint in shlex.split(command)
+                assert found.make or "No tool that creates one is known" in found.told
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def served(folder: Path, logs: Path, kinds: list[str], fleet: MixedAtPeak) -> It
     argv = (sys.executable, "-m", "tonnage", "gateway", *flags, "--port", str(port))
     front = Program(name="gateway", argv=argv, address=f"127.0.0.1:{port}", path="/v1/health/live")
     with Supervisor(engines, logs, restarts=False) as instances:
-        instances.wait_until_ready(timeout_s=300.0, seen=lambda serving, of: None)
+        instances.wait_until_ready(timeout_s=300.0, on_ready=lambda serving, of: None)
         with Supervisor([front], logs) as gateway:
             gateway.wait_until_ready(timeout_s=60.0)
             yield front.url

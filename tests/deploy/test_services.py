@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,14 @@ def test_the_repository_holds_the_settings_and_the_pipeline(
     assert "--saveEngine=repository/encoder/1/model.plan --minShapes=image:1x1x32x100" in page
     assert "--model search --items 1 --request-rate 1333.33" in page
     assert "--model encoder --items 1,2,4,8 --concurrency 1" in page
+
+
+def test_a_shell_takes_the_name_of_the_file_as_one_word(tmp_path: Path) -> None:
+    file = tmp_path / "a; touch canary; $(touch canary) 'x.yaml"
+    file.write_text(Path(FILE).read_text(encoding="utf-8"), encoding="utf-8")
+    page = written(tmp_path / "out", file)["README.md"]
+    (line,) = [line for line in page.splitlines() if line.startswith("tonnage calibrate ")]
+    assert shlex.split(line)[2] == str(file)
 
 
 def test_kserve_starts_as_many_tritons(tmp_path: Path) -> None:

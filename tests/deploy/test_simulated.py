@@ -360,7 +360,7 @@ HAPROXY = pytest.param(
 def test_only_what_runs_in_a_killed_instance_is_lost_and_the_alert_fires(
     rehearsal: Path, proxy: str
 ) -> None:
-    found = api.rehearse(rehearsal, duration="30s", request_rate=30, proxy=proxy, told=print)
+    found = api.rehearse(rehearsal, duration="30s", request_rate=30, proxy=proxy, announce=print)
     assert found.completed + found.lost == found.sent > 700
     assert found.lost_after == 0
     assert 1 <= found.lost <= 40
@@ -459,7 +459,7 @@ def started(folder: Path, logs: Path, proxy: str) -> Iterator[tuple[str, str]]:
     argv = api.proxy_command(proxy, api.gateway_from(folder / "gateway.yaml", {})) or own
     front = Program(name="gateway", argv=argv, address="127.0.0.1:8080", path="/v1/health/live")
     with Supervisor(engines, logs, restarts=False) as fleet:
-        fleet.wait_until_ready(timeout_s=600.0, seen=lambda serving, of: None)
+        fleet.wait_until_ready(timeout_s=600.0, on_ready=lambda serving, of: None)
         with Supervisor([front], logs) as gateway:
             gateway.wait_until_ready(timeout_s=60.0)
             yield front.url, model

@@ -32,6 +32,15 @@ def test_a_folder_is_written_whole_or_not_at_all(
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.parametrize("name", ["../victim", "a/../../victim", "{}/victim"])
+def test_no_file_is_written_outside_of_the_folder(name: str, tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("whole", encoding="utf-8")
+    with pytest.raises(InputError, match="leads out of"):
+        write_folder(tmp_path / "out", {"a": "x", name.format(tmp_path): "evil"})
+    assert [path.name for path in tmp_path.iterdir()] == ["victim"]
+    assert (tmp_path / "victim").read_text(encoding="utf-8") == "whole"
+
+
 HERE = Path(__file__).parent / "golden"
 
 CASES = {

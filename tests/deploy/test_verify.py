@@ -313,6 +313,26 @@ def test_one_change_is_found_and_named(
     assert any(said in one for one in found), found
 
 
+@pytest.mark.parametrize("simulated", [False, True], ids=["engine", "simulated"])
+@pytest.mark.parametrize("target", ["compose", "kubernetes"])
+def test_another_program_in_an_engines_place_is_a_fault(target: str, simulated: bool) -> None:
+    files = target_files(deployed(dense(), target, simulated=simulated), target)
+    service = deployed(dense(), target)
+    assert read_files(files, service).faults == ()
+    name = "compose.yaml" if target == "compose" else "deployment.yaml"
+    for words in (["/bin/sh", "-c", "touch canary"], ["serve", "--engine-path", "/evil/env"]):
+        document = yaml.safe_load(files[name])
+        if target == "compose":
+            engine = document["services"]["instance-1"]
+            engine["entrypoint"] = []
+        else:
+            (engine,) = document["spec"]["template"]["spec"]["containers"]
+            engine.pop("args", None)
+        engine["command"] = words
+        faults = read_files({**files, name: yaml.safe_dump(document)}, service).faults
+        assert any("its command is neither an engine's" in fault for fault in faults), faults
+
+
 def test_a_key_of_the_engines_file_and_a_flag_of_dynamos_worker_are_looked_up() -> None:
     for target in ("kubernetes", "dynamo"):
         service, files = written(target, "tensorrt-llm-1.2")

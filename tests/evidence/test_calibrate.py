@@ -14,6 +14,9 @@ from tonnage.evidence.calibrate import (
     CalibrationReport,
     TtftError,
     _Calibrating,
+    _distance,
+    _mape,
+    _no_metric_worse,
     calibrate,
     ttft_errors,
 )
@@ -24,7 +27,7 @@ from tonnage.formats.measured_files import read_measured
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import overlaid, shipped
 from tonnage.results.metrics import TtftParts
-from tonnage.spec.calibration import read_calibration
+from tonnage.spec.calibration import OWN_METRICS, read_calibration
 from tools.fit.data import FILES
 from tools.fit.fitting import WEIGHTS, rows_of
 from tools.fit.solving import solve
@@ -113,11 +116,12 @@ def test_the_factors_are_those_of_the_strength_that_was_chosen(
     """One strength has by far the smallest errors but for one metric, which it makes worse: another
     one is taken, with its factors."""
     usual, fits = _Calibrating._without_each, {}
+    seen: dict[str, Any] = {}
 
     def without_each(self: _Calibrating, strength: float) -> tuple[Any, Any]:
         fitted, _ = usual(self, strength)
         fits[strength] = self.sample.values(fitted.x)
-        before = self.sample.shipped_errors(self.all)
+        before = seen["before"] = self.sample.shipped_errors(self.all)
         rejected, kept, *_ = self.strengths
         left_out = {
             name: values * {rejected: 0.01, kept: 0.5}.get(strength, 0.9)
@@ -135,6 +139,111 @@ def test_the_factors_are_those_of_the_strength_that_was_chosen(
     assert report.strength == list(fits)[1]
     assert report.factors == fits[report.strength] != fits[next(iter(fits))]
     assert dict(report.calibration.multipliers) == report.factors
+    before = seen["before"]
+    assert report.calibration.left_out == spread_of({n: 0.5 * v for n, v in before.items()})
+    assert report.left_out == {
+        name: pytest.approx(100 * np.abs(np.expm1(0.5 * values)).mean(), abs=6e-4)
+        for name, values in before.items()
+    }
+
+
+def spread_of(errors: dict[str, Any]) -> tuple[tuple[str, float, int], ...]:
+    """The root mean square of the metrics that a calibration keeps, with the number of points."""
+    return tuple(
+        (name, pytest.approx(np.sqrt(np.mean(errors[name] ** 2)), abs=6e-5), len(errors[name]))
+        for name in sorted(OWN_METRICS)
+        if name in errors
+    )
+
+
+def test_a_fit_that_predicts_left_out_points_no_better_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usual, seen = _Calibrating._without_each, dict[str, Any]()
+
+    def without_each(self: _Calibrating, strength: float) -> tuple[Any, Any]:
+        seen["before"] = self.sample.shipped_errors(self.all)
+        fitted, _ = usual(self, strength)
+        return fitted, {name: values * (1 + strength) for name, values in seen["before"].items()}
+
+    monkeypatch.setattr(_Calibrating, "_without_each", without_each)
+    points = measured(800, 100, with_factors(TRUTH), clients=(1, 8, 64))
+    report = calibrate(points, data="a made machine")
+    assert (report.kept, report.strength) == (False, 0.0)
+    assert report.calibration.multipliers == report.calibration.terms == ()
+    assert report.calibration.left_out == spread_of(seen["before"])
+    assert report.after == report.before == report.left_out_before
+    # the figures shown are those of the more careful fit
+    assert report.left_out["e2e_ms"] == pytest.approx(
+        100 * np.abs(np.expm1(1.5 * seen["before"]["e2e_ms"])).mean(), abs=6e-4
+    )
+    assert all(row["before"] == row["after"] for row in report.rows)
+
+
+def test_errors_are_summed_up_by_metric() -> None:
+    found = {"e2e_ms": np.log([1.1, 0.8, np.nan]), "itl_ms": np.log([1.3, 1.1, 1.2])}
+    assert _mape(found) == {"e2e_ms": 15.0, "itl_ms": 20.0}
+    of_sigma = np.abs(found["e2e_ms"][:2]).mean() / SIGMA["e2e_ms"]
+    other = np.abs(found["itl_ms"]).mean() / SIGMA["itl_ms"]
+    assert _distance(found) == pytest.approx((of_sigma + other) / 2)
+    assert _distance({"e2e_ms": np.array([SIGMA["e2e_ms"], -3 * SIGMA["e2e_ms"]])}) == (
+        pytest.approx(2.0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("growth", "no_worse"),
+    [
+        ([0.1, 0.1, 0.4], False),  # 0.2 on average, with a standard error of 0.1
+        ([0.3, -0.3, 0.1], True),  # 0.03 and 0.18
+        ([0.1, 0.1, 0.1], False),
+        ([0.0, 0.0, 0.0], True),
+        ([-0.1, -0.2, -0.1], True),
+    ],
+)
+def test_a_metric_is_worse_where_its_errors_grow_by_more_than_they_scatter(
+    growth: list[float], no_worse: bool
+) -> None:
+    before = {"e2e_ms": np.array([1.0, -1.0, 1.0, np.nan]), "itl_ms": np.zeros(4)}
+    signs = np.sign(before["e2e_ms"])
+    after = {"e2e_ms": before["e2e_ms"] + signs * [*growth, 9.0], "itl_ms": np.zeros(4)}
+    assert _no_metric_worse(before, after) is no_worse
+    assert _no_metric_worse(dict(reversed(before.items())), after) is no_worse
+
+
+def test_parts_of_a_ttft_that_are_off_are_those_that_are_sure_and_felt() -> None:
+    """Five rows under five loads: what is added to one part is found in it."""
+    parts = [
+        TtftParts(
+            statistic="mean",
+            front_end_ms=10.0,
+            queue_ms=queue,
+            prefill_ms=prefill,
+            shared_ms=5.0,
+            handover_ms=0.0,
+            saved_ms=0.0,
+        )
+        for prefill, queue in ((20, 5), (40, 5), (80, 25), (20, 95), (160, 195))
+    ]
+    sums = [part.front_end_ms + part.prefill_ms + part.queue_ms + 5.0 for part in parts]
+    found = ttft_errors(sums, parts)
+    assert [error.part for error in found] == ["front end", "prefill", "queue"]
+    assert [error.seconds for error in found] == pytest.approx([0.0] * 3, abs=1e-9)
+    assert [error.predicted for error in found] == pytest.approx([0.01, 0.064, 0.07])
+    assert not any(error.off for error in found)
+    slow = [total + 400.0 for total in sums]
+    front, prefill, queue = ttft_errors(slow, parts)
+    assert front.off
+    assert front.seconds == pytest.approx(0.4, rel=0.05)
+    assert not prefill.off
+    assert not queue.off
+    assert front.width < 0.1
+    doubled = [total + part.queue_ms + 5.0 for total, part in zip(sums, parts, strict=True)]
+    front, prefill, queue = ttft_errors(doubled, parts)
+    assert queue.off
+    assert queue.seconds == pytest.approx(0.07, rel=0.3)
+    assert ttft_errors(sums[:2], parts[:2]) == ()
+    assert len(ttft_errors(sums[:3], parts[:3])) == 3
 
 
 def slower_by(seconds: float) -> dict[str, Any]:

@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,11 +25,24 @@ from tonnage.api import bench as bench_api
 from tonnage.api.running.plans import planned
 from tonnage.api.sizing import size
 from tonnage.cli.main import run
-from tonnage.evidence.measurement import POINTS, Afterwards, design, greedy, width_left
+from tonnage.evidence.measurement import (
+    POINTS,
+    Afterwards,
+    ClosedLoad,
+    Design,
+    _grid,
+    _left,
+    _Outcomes,
+    design,
+    greedy,
+    width_left,
+)
+from tonnage.perf.pipeline import start_seconds
 from tonnage.perf.residuals import LEVELS, SCALE, Residuals
 from tonnage.plan.cost import YearlyCost
+from tonnage.plan.fleet import fleet
 from tonnage.plan.plan import Plan
-from tonnage.plan.sensitivity import FOLDER
+from tonnage.plan.sensitivity import FOLDER, Sweep
 from tonnage.results.metrics import summarize
 from tonnage.results.store import write_run
 from tonnage.simulator.simulate import simulate_many
@@ -246,3 +261,169 @@ def test_what_is_found_and_what_is_left_add_up_to_the_errors_now() -> None:
         metric=errors.metric, regime=errors.regime, residuals=errors.residuals, kept=1.0, found=0.95
     )
     assert [nothing.factor(p) for p in LEVELS] == pytest.approx([errors.factor(p) for p in LEVELS])
+
+
+# The numbers of a measurement by hand: a choice of 10 systems with two instances in each.
+
+
+def outcomes(
+    systems: dict[str, int | None] | None = None, *, confidence: float = 0.8, **changed: Any
+) -> Any:
+    """What may come out for a load of 100 requests/s, of which an instance carries 5."""
+    points = [(100, 50, 4, 1.0), (100, 50, 1, 0.5), (25, 50, 8, 20.5), (100, 50, 2, 2.0)]
+    design = Design(
+        points=tuple(ClosedLoad(isl=isl, osl=osl, clients=n) for isl, osl, n, _ in points),
+        e2e_s=tuple(e2e_s for *_, e2e_s in points),
+        left=(1.0, 0.4),
+        left_of={"e2e_ms": 0.3},
+    )
+    contender = SimpleNamespace(
+        load=100.0,
+        layout=fleet(4, 8),
+        question=SimpleNamespace(confidence=confidence, spare=1, step_factor=1.0),
+        instance=SimpleNamespace(deployment=deployment()),
+        as_asked="as asked",
+        slowdown=lambda level: level,
+        capacity=lambda instances, slowdown, care: SimpleNamespace(
+            rate={"as asked": 8.0, 0.5: 5.0, 0.8: 4.0}.get(slowdown, slowdown)
+        ),
+        **changed,
+    )
+    choice = SimpleNamespace(
+        systems=10,
+        instances=20,
+        sized_rate=5.0,
+        standby=SimpleNamespace(extra_systems=2),
+        confidence=None if systems is None else SimpleNamespace(systems=systems),
+    )
+    return _Outcomes(contender=contender, choice=choice, points=design)
+
+
+@cache
+def deployment() -> Any:
+    return contenders(question())[0].ready.trial.deployment
+
+
+def test_systems_are_counted_with_spare_and_standby_ones_up_to_twice_the_choice() -> None:
+    found = outcomes({"50": 9, "80": 10, "90": None})
+    assert found._now() == {"50": 11, "80": 12, "90": None}
+    assert outcomes()._now() == {}
+    # two instances in a system: ⌈100 / (2 · rate)⌉, one spare and two on standby
+    rates = [10.0, 5.0, 4.99, 2.95, 2.94, 0.0, -1.0]
+    assert [found._systems(rate) for rate in rates] == [8, 13, 14, 20, None, None, None]
+    found.choice.standby = None
+    assert found._systems(5.0) == 11
+
+
+@pytest.mark.parametrize(
+    ("systems", "confidence", "level"),
+    [
+        ({"50": 9, "80": 10, "90": 12}, 0.8, 0.8),
+        ({"50": 9, "80": None, "90": None}, 0.8, 0.5),
+        ({"50": 9, "80": 10, "90": 12}, 0.9, 0.9),
+        ({"50": 9, "80": 10, "90": 12}, 0.85, 0.8),  # the next that was looked at
+        ({"50": None, "80": None}, 0.8, None),
+        (None, 0.8, None),
+    ],
+)
+def test_short_runs_are_scaled_to_what_the_plan_counts_on(
+    systems: dict[str, int | None] | None, confidence: float, level: float | None
+) -> None:
+    found = outcomes(systems, confidence=confidence)
+    assert found._level == level
+    now = {None: 8.0, 0.5: 5.0, 0.8: 4.0}.get(level, level)
+    assert found._rate(6.0) == pytest.approx(6.0 * 5.0 / now)
+    found.contender.capacity = lambda instances, slowdown, care: SimpleNamespace(
+        rate=0.0 if slowdown != 6.0 else slowdown
+    )
+    assert found._rate(6.0) == 6.0
+
+
+def test_differences_beyond_those_now_are_scatter() -> None:
+    found = outcomes()
+    now = {"50": 9, "80": 12, "90": 15}
+    assert found._between(now, {"50": 8, "80": 10, "90": 16}) == {"50": 9, "80": 10, "90": 15}
+    assert found._between(now, {"80": None, "99": 14}) == {"80": 12, "99": 14}
+    assert found._between({"50": None, "80": 12}, {"80": 8}) == {"80": 8}
+    assert found._between({}, {"80": None}) == {"80": None}
+
+
+def test_the_mean_number_of_systems_is_over_what_a_calibration_may_find() -> None:
+    """Rates from 2 requests/s, where it finds steps slow, to 32, on a line of logarithms over the
+    quantiles 0.05, 0.25, … 0.95."""
+    found = outcomes({"50": 9, "80": 10})
+    rates = dict(zip((0.05, 0.25, 0.5, 0.75, 0.95), (2.0, 4.0, 8.0, 16.0, 32.0), strict=True))
+    fakes = SimpleNamespace(
+        contender=found.contender,
+        choice=found.choice,
+        _after=lambda level, quantile: (level, quantile),
+        _rate=lambda after: rates[after[1]] * (after[0] == 0.8),
+        _systems=found._systems,
+    )
+    places = [0.05, 0.25, 0.5, 0.75, 0.95]
+    counts = []
+    for number in range(40):
+        share = (number + 0.5) / 40
+        at = min(max(share, 0.05), 0.95)
+        left = max(place for place in range(4) if places[place] <= at)
+        part = (at - places[left]) / (places[left + 1] - places[left])
+        rate = max(2.0, 100 / 40) * (4 / 2.5) ** part if left == 0 else 2.0 ** (left + 1 + part)
+        systems = math.ceil(100 / (2 * rate) - 1e-9) + 3
+        counts.append(systems if systems <= 20 else 20)
+    assert _Outcomes._expected(fakes, 0.8) == pytest.approx(np.mean(counts))  # type: ignore[arg-type]
+
+
+def test_the_points_are_measured_by_their_lengths_for_whole_steps_of_seconds() -> None:
+    """Ten times the longest request, a minute at least, in steps of ten seconds."""
+    found = outcomes()
+    first, second = sweeps = tuple(found._sweeps())
+    assert first == Sweep(isl=100, osl=50, concurrency=(1, 2, 4), seconds=60)
+    assert second == Sweep(isl=25, osl=50, concurrency=(8,), seconds=210)
+    assert found._sending([0]) == 60
+    start = start_seconds(deployment())
+    assert found._seconds(sweeps) == pytest.approx(start + 3 * 60 + 210 + 24.0)
+
+
+def test_the_points_that_could_be_measured_fit_the_cache_and_the_slots() -> None:
+    """A question of 400 and 40 tokens whose longest request has 520, on 1,000 blocks of 16."""
+
+    def grid(
+        clients: float, longest: int = 520, **changed: Any
+    ) -> dict[tuple[int, int], list[int]]:
+        instance = SimpleNamespace(
+            computed=400.2,
+            traffic=SimpleNamespace(
+                pairs=changed.get("pairs"),
+                isl=SimpleNamespace(longest=longest - 60),
+                osl=SimpleNamespace(longest=60, mean=40.4),
+            ),
+            memory=SimpleNamespace(
+                blocks=changed.get("blocks", 1_000),
+                request_blocks=lambda tokens: math.ceil(tokens / 16),
+            ),
+            knobs=SimpleNamespace(max_batch_size=changed.get("slots", 64)),
+            deployment=SimpleNamespace(parallelism=SimpleNamespace(dp=changed.get("ranks", 1))),
+        )
+        found: dict[tuple[int, int], list[int]] = {}
+        for load in _grid(instance, clients):  # type: ignore[arg-type]
+            found.setdefault((load.isl, load.osl), []).append(load.clients)
+        return found
+
+    shapes = [(400, 40), (100, 40), (400, 16), (100, 160)]
+    assert grid(4.0) == {shape: [1, 2, 4, 8] for shape in shapes}
+    assert grid(0.2) == {shape: [1, 2] for shape in shapes}
+    # a request of 440 tokens takes 28 blocks, of 140 nine, of 416 26, of 260 17
+    assert [max(counts) for counts in grid(1e3).values()] == [32, 64, 32, 32]
+    assert [max(counts) for counts in grid(1e3, ranks=2).values()] == [64, 128, 64, 64]
+    assert [max(counts) for counts in grid(1e4, slots=9_999, blocks=10**6).values()] == [512] * 4
+    assert list(grid(4.0, longest=430)) == [(100, 40), (400, 16), (100, 160)]
+    pairs = SimpleNamespace(longest=200)
+    assert list(grid(4.0, pairs=pairs)) == [(100, 40)]
+
+
+def test_what_is_left_of_a_variance() -> None:
+    wanted = np.array([3.0, 4.0])
+    assert _left(np.eye(2), wanted) == pytest.approx(1.0)
+    assert _left(np.diag([4.0, 1.0]), wanted) == pytest.approx((9 / 4 + 16) / 25)
+    assert _left(np.diag([4.0, 8.0]), np.zeros(2)) == 1.0
+    assert _left(np.diag([0.5, 0.5]), wanted) == 1.0

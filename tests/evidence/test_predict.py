@@ -3,6 +3,7 @@ bit."""
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -10,8 +11,19 @@ import pytest
 
 import tonnage
 from tests.in_turn import in_turn
-from tonnage.errors import DoesNotFit
-from tonnage.evidence.predict import predict, read_point, reported_metrics
+from tonnage.errors import DoesNotFit, InputError
+from tonnage.evidence.predict import (
+    decoding,
+    open_loop,
+    predict,
+    read_point,
+    reported_metrics,
+    static_latencies_s,
+    static_peak_bytes,
+    workload_of,
+)
+from tonnage.perf.step import step_seconds
+from tonnage.perf.terms import step_model
 
 SPLITS = (
     {"tp": 8},
@@ -97,3 +109,116 @@ def test_ranks_have_the_front_ends_of_their_engine_however_one_asks(engine: str)
     }
     row |= {"isl": 100, "osl": 2, "concurrency": 8, "requests": 16}
     assert read_point(row).deployment.knobs == tonnage.simulate(**row).deployment.knobs
+
+
+ROW: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "gpu": "h100-sxm-80gb",
+    "precision": "fp8",
+    "engine": "vllm",
+    "tp": 1,
+    "isl": 1_000,
+    "osl": 100,
+}
+
+
+def test_a_point_has_what_its_row_says_and_the_usual_for_the_rest() -> None:
+    point = read_point(ROW | {"concurrency": 6})
+    assert (point.isl, point.osl, point.concurrency) == (1_000, 100, 6)
+    assert point.batch is point.request_rate is point.in_flight is None
+    assert point.requests is point.window_s is point.drawn is None
+    assert (point.burstiness, point.cached_share, point.served) == (1.0, 0.0, False)
+    assert (point.load, point.ranks) == ("closed", 1)
+    full = read_point(
+        ROW
+        | {"request_rate": 3.0, "burstiness": 0.5, "in_flight": 9, "requests": 70}
+        | {"window_s": 20.0, "ttft_ms": 5.0, "range_ratio": 0.5}
+    )
+    assert (full.request_rate, full.burstiness, full.in_flight) == (3.0, 0.5, 9)
+    assert (full.requests, full.window_s, full.served, full.load) == (70, 20.0, True, "open")
+    assert [(lengths.mean, lengths.longest) for lengths in full.drawn or ()] == [
+        (750, 1_000),
+        (75, 100),
+    ]
+    batch = read_point(ROW | {"batch": 4})
+    assert (batch.load, batch.deployment.knobs.scheduler) == ("static", "static")
+    assert batch.deployment.knobs.max_num_tokens >= 4_000
+    assert read_point({**ROW, "engine": None, "concurrency": 1}).deployment.engine
+
+
+@pytest.mark.parametrize(
+    ("burstiness", "process", "cv"),
+    [(1.0, "poisson", 1.0), (0.25, "gamma", 2.0), (4.0, "gamma", 0.5), (math.inf, "constant", 0.0)],
+)
+def test_the_burstiness_of_a_client_is_the_shape_of_its_gaps(
+    burstiness: float, process: str, cv: float
+) -> None:
+    loop = open_loop(7.0, burstiness=burstiness, in_flight=3)
+    assert (loop.rate, loop.process, loop.in_flight) == (7.0, process, 3)
+    assert loop.cv == pytest.approx(cv, abs=1e-4)
+
+
+def workload(**row: Any) -> Any:
+    point = read_point(ROW | row)
+    return workload_of(point, step_model(point.deployment), turnaround_s=0.01)
+
+
+def test_a_prefix_in_the_cache_is_a_session_that_begins_with_it() -> None:
+    cached = workload(concurrency=4, requests=8, cached_share=0.3)
+    assert (cached.isl.mean, cached.sessions.prefix_tokens) == (700, 300)
+    assert (cached.osl.mean, cached.requests) == (100, 8)
+    most = workload(concurrency=4, requests=8, cached_share=1.0)
+    assert (most.isl.mean, most.sessions.prefix_tokens) == (1, 999)
+    for share in (0.0, 0.0004):
+        assert workload(concurrency=4, requests=8, cached_share=share).sessions is None
+    for refused in (
+        {"range_ratio": 0.5},
+        {"dp": 2},
+        {"in_flight": 3, "concurrency": None, "request_rate": 1.0},
+    ):
+        with pytest.raises(InputError, match="cached_share: is simulated for prompts of one"):
+            workload(**{"concurrency": 4, "requests": 8, "cached_share": 0.3} | refused)
+
+
+def test_loads_have_as_many_requests_as_benchmarks_send() -> None:
+    assert workload(concurrency=6).requests == 60
+    assert workload(concurrency=6, requests=7).requests == 7
+    assert workload(concurrency=6).arrivals.turnaround_s == 0.01
+    assert [workload(request_rate=rate).requests for rate in (1.0, 20.0, 500.0)] == [
+        1_000,
+        1_200,
+        20_000,
+    ]
+    assert workload(request_rate=2.0, requests=5).requests == 5
+    alone = static_latencies_s(
+        step_model(read_point(ROW | {"concurrency": 1}).deployment), 1, 1_000, 100
+    )[1]
+    assert workload(concurrency=6, window_s=10.5 * alone).requests == 6 * (2 + 11)
+
+
+def test_tokens_of_a_decode_pool_take_a_step_of_all_its_clients() -> None:
+    """Six clients: 1,000 tokens each and half of 99 further steps."""
+    point = read_point(ROW | {"concurrency": 6})
+    c = point.instance.step.coefficients
+    seconds = step_seconds(c, 0, 0, 6, 0, 6 * 1_050)
+    assert decoding(point) == {"itl_ms": pytest.approx(1e3 * seconds)}
+    one = read_point({**ROW, "osl": 1, "concurrency": 1})
+    assert decoding(one) == {"itl_ms": pytest.approx(1e3 * step_seconds(c, 0, 0, 1, 0, 1_001))}
+
+
+def test_a_static_batch_has_its_metrics_in_every_unit() -> None:
+    row = ROW | {"batch": 8, "osl": 50}
+    point = read_point(row)
+    ttft, e2e = static_latencies_s(step_model(point.deployment).in_process, 8, 1_000, 50)
+    found = predict(point)
+    assert found["ttft_ms"] == found["ttft_p99_ms"] == pytest.approx(1e3 * ttft)
+    assert found["e2e_ms"] == found["e2e_p50_ms"] == pytest.approx(1e3 * e2e)
+    assert found["itl_ms"] == found["tpot_p95_ms"] == pytest.approx(1e3 * (e2e - ttft) / 49)
+    assert found["requests_s"] == pytest.approx(8 / e2e)
+    assert found["output_tok_s"] == pytest.approx(8 * 50 / e2e)
+    peak = static_peak_bytes(point.deployment, 8, 1_000, 50)
+    assert found["peak_gpu_memory_gb"] == pytest.approx(peak / 1e9)
+    assert len(found) == 3 + 4 * 5
+    single = predict(read_point(row | {"osl": 1}))
+    assert math.isnan(single["itl_ms"])
+    assert single["e2e_ms"] == single["ttft_ms"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tonnage.api import deployment_of, simulate
-from tonnage.evidence.replay import MetricBeside, replay
-from tonnage.results.requests import Requests
+from tonnage.evidence.replay import MetricBeside, _columns, _notes, replay
+from tonnage.results.requests import COMPLETED, REJECTED, Requests
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,63 @@ def test_what_was_due_at_moments_of_its_own_comes_then_however_late_it_was_sent(
     on_time, late = replayed(due, due), replayed([at + 50_000_000 for at in due], due)
     assert on_time.due_ns.tolist() == late.due_ns.tolist() == due
     assert on_time.first_token_ns.tolist() == late.first_token_ns.tolist()
+
+
+def test_a_pair_is_written_with_its_ratio() -> None:
+    pair = MetricBeside(
+        metric="ttft_ms", statistic="p95", measured=100.0, predicted=150.0, low=90.0, high=110.0
+    )
+    assert pair.to_json() == {
+        "metric": "ttft_ms",
+        "statistic": "p95",
+        "measured": 100.0,
+        "predicted": 150.0,
+        "ratio": 1.5,
+        "low": 90.0,
+        "high": 110.0,
+        "inside": True,
+    }
+    assert math.isnan(replace(pair, measured=0.0).ratio)
+
+
+def beside(
+    sent: int, replayed: int, *, rejected: int = 0, cached: int = 0, clients: int | None = None
+) -> list[str]:
+    """The notes on a run of so many requests of 1,000 tokens in all."""
+    status = np.array([REJECTED] * rejected + [COMPLETED] * (replayed - rejected))
+
+    class Run(SimpleNamespace):
+        def __len__(self) -> int:
+            return int(self.count)
+
+    return list(
+        _notes(
+            Run(  # type: ignore[arg-type]
+                isl=np.array([600, 400]), cached_tokens=np.array([cached, -1]), count=sent
+            ),
+            Run(status=status, count=replayed),  # type: ignore[arg-type]
+            clients,
+        )
+    )
+
+
+def test_what_was_not_the_same_is_noted_from_a_hundredth_on() -> None:
+    assert beside(1_000, 991) == []
+    (unfinished,) = beside(1_000, 989)
+    assert unfinished.startswith("1.1% of the requests of the run did not complete")
+    (turned_away,) = beside(1_000, 1_000, rejected=3)
+    assert turned_away.startswith("3 of 1,000 requests would be rejected")
+    assert beside(10, 10, cached=10) == []
+    (found,) = beside(10, 10, cached=11)
+    assert found.startswith("1.1% of the prompt tokens of the run were found in a prefix cache")
+    (closed,) = beside(10, 10, clients=1_200)
+    assert closed.startswith("the run was a closed loop of 1,200 clients")
+
+
+def test_columns_have_the_names_under_which_errors_are_kept() -> None:
+    names = {(metric, statistic): name for metric, statistic, name in _columns()}
+    assert len(names) == 16
+    assert names["ttft_ms", "mean"] == "ttft_ms"
+    assert names["ttft_ms", "p95"] == "ttft_p95_ms"
+    assert names["itl_ms", "p99"] == "itl_p99_ms"
+    assert names["e2e_ms", "p50"] == "e2e_p50_ms"

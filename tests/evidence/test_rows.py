@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,21 @@ import pytest
 
 from tests.evidence.calibrate_cases import MACHINE, METRICS, TRUTH, measured, with_factors
 from tonnage import api
-from tonnage.evidence.rows import SIGMA, LoadedRows
+from tonnage.evidence.predict import read_point
+from tonnage.evidence.rows import (
+    SIGMA,
+    STATIC_SIGMA,
+    LoadedRows,
+    RecordedLoad,
+    StaticRows,
+    errors,
+    recorded_load,
+)
 from tonnage.formats.measured_files import read_measured
+from tonnage.perf.step import step_seconds
+from tonnage.perf.terms import step_model
 from tonnage.perf.terms_file import shipped
+from tonnage.results.requests import COMPLETED, FAILED
 
 
 def test_each_metric_counts_by_its_own_scatter() -> None:
@@ -93,3 +106,68 @@ def test_a_row_with_knobs_ran_with_these(tmp_path: Path) -> None:
             )
             is near
         )
+
+
+STATIC = {**MACHINE, "isl": 512, "osl": 100, "ttft_ms": 50.0, "itl_ms": 8.0}
+
+
+def test_a_static_batch_is_one_step_of_prompts_and_one_of_tokens_at_half_of_the_outputs() -> None:
+    rows = [{**STATIC, "batch": batch, "isl": isl} for batch, isl in ((1, 512), (8, 512), (8, 96))]
+    static = StaticRows(rows)
+    assert static.batch.tolist() == [1.0, 8.0, 8.0]
+    predicted = static.predict(shipped())
+    model = step_model(read_point(rows[0]).deployment)
+    for place, row in enumerate(rows):
+        batch, isl, osl = row["batch"], row["isl"], row["osl"]
+        first = step_seconds(model.coefficients, batch * isl, batch, 0, batch * isl**2, 0)
+        token = step_seconds(model.coefficients, 0, 0, batch, 0, batch * (isl + osl // 2))
+        front = predicted["ttft_ms"][place] / 1e3 - first
+        assert front == pytest.approx(shipped()["engines"]["nim-2024"]["frontend_s"])
+        assert predicted["itl_ms"][place] == pytest.approx(1e3 * token)
+    found = errors(static, shipped())
+    assert found["ttft_ms"] == pytest.approx(predicted["ttft_ms"] / 50.0 - 1)
+    off = {
+        name: np.log(predicted[name] / row) for name, row in (("ttft_ms", 50.0), ("itl_ms", 8.0))
+    }
+    scaled = np.concatenate([off["ttft_ms"], off["itl_ms"]]) / STATIC_SIGMA
+    assert static.residuals(shipped()) == pytest.approx(
+        np.sign(scaled) * np.sqrt(2 * (np.sqrt(1 + scaled**2) - 1))
+    )
+
+
+def test_a_recorded_load_comes_as_it_was_and_begins_again_for_a_window(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of four requests one failed; the others come by their due times, the first 2 µs early."""
+    (tmp_path / "requests.parquet").touch()
+    run = SimpleNamespace(
+        status=np.array([COMPLETED, COMPLETED, FAILED, COMPLETED]),
+        due_ns=np.array([5_000, -2_000, 0, 1_000]),
+        isl=np.array([10, 0, 7, 30]),
+        osl=np.array([1, 2, 9, 0]),
+    )
+    monkeypatch.setattr(
+        "tonnage.evidence.rows.read_run", lambda path: SimpleNamespace(requests=run)
+    )
+
+    def load(requests: int = 5, **point: Any) -> RecordedLoad:
+        what = SimpleNamespace(**{"concurrency": None, "window_s": None} | point)
+        return recorded_load(str(tmp_path), what, requests, 2e-3)
+
+    drawn = load()
+    assert (drawn.isl.tolist(), drawn.osl.tolist()) == ([1, 30, 10], [2, 1, 1])
+    assert drawn.due_ps.tolist() == [0, 3_000_000, 7_000_000]
+    assert (drawn.concurrency, drawn.turnaround_ps, drawn.queued) == (0, 0, False)
+    closed = load(concurrency=2)
+    assert closed.isl.tolist() == [1, 30, 10]
+    assert closed.due_ps.tolist() == [-1, -1, -1]
+    assert (closed.concurrency, closed.turnaround_ps) == (2, 2_000_000_000)
+    assert [load(concurrency=count).queued for count in (2, 3, 4)] == [False, True, True]
+    again = load(concurrency=2, window_s=60.0)
+    assert again.isl.tolist() == [1, 30, 10, 1, 30]
+    assert again.osl.tolist() == [2, 1, 1, 2, 1]
+    assert load(requests=0, concurrency=2, window_s=60.0).isl.tolist() == [1]
+    trace = again.trace(9)
+    assert (trace.concurrency, trace.seed, trace.turnaround_ps) == (2, 9, 2_000_000_000)
+    assert trace.isl is again.isl
+    assert trace.due_ps is again.due_ps

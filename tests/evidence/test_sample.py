@@ -15,8 +15,10 @@ from scipy import optimize
 
 from tonnage.evidence import sample
 from tonnage.evidence.calibrate import CalibrationReport, calibrate
-from tonnage.evidence.sample import Solution, _Model, differences, least_squares
+from tonnage.evidence.predict import read_point
+from tonnage.evidence.sample import Solution, _Model, _next_radius, differences, least_squares
 from tonnage.formats.measured_files import read_measured
+from tonnage.perf.matrices import matrix_rate
 
 Floats = NDArray[np.float64]
 CURVE = Path(__file__).resolve().parents[2] / "examples" / "nim-llama-3-8b-h100-fp8.csv"
@@ -170,3 +172,58 @@ def test_a_step_within_the_radius_lowers_the_model_as_much_as_the_best_of_that_l
     assert np.linalg.norm(step) == pytest.approx(radius)
     assert 0.99 * model.decrease(best) <= model.decrease(step) <= (1 + 1e-6) * model.decrease(best)
     assert model.step(2.0 * radius / share) == pytest.approx(damped(0.0), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "length", "radius"),
+    [
+        (-1.0, 2.0, 0.5),  # worse than before
+        (0.24, 2.0, 0.5),
+        (0.26, 2.0, 2.0),
+        (0.74, 2.0, 2.0),
+        (0.76, 1.8, 2.0),  # the radius did not cut it short
+        (0.76, 1.92, 4.0),
+    ],
+)
+def test_the_radius_follows_how_well_the_linear_model_predicts(
+    ratio: float, length: float, radius: float
+) -> None:
+    assert _next_radius(2.0, ratio, length) == pytest.approx(radius)
+
+
+def test_own_terms_start_at_parts_of_the_lightest_and_the_heaviest_load() -> None:
+    """One client takes 40 ms for a prompt and 8 ms for a token, 33 clients 16 ms; the one with
+    neither is left out."""
+    row = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1}
+    row |= {"engine": "vllm", "isl": 1_000, "osl": 100}
+    rows = [
+        row | {"concurrency": 33, "ttft_ms": 90.0, "itl_ms": 16.0},
+        row | {"concurrency": 1, "ttft_ms": 40.0, "itl_ms": 8.0},
+        row | {"request_rate": 4.0, "e2e_ms": 2_000.0, "ttft_ms": 50.0, "itl_ms": 9.0},
+        row | {"concurrency": 500, "ttft_ms": None, "itl_ms": 90.0},
+    ]
+    found = sample.starts(rows)
+    d = read_point(rows[1]).deployment
+    precision = d.gpu.executes(d.precision)
+    prompt_s = 2 * d.model.common_parameters * 1_000 / matrix_rate(d.gpu, precision)
+    weights_s = d.model.common_parameters * 1.0 / (d.gpu.memory_bandwidth_gb_s * 1e9)
+    compute, memory = (
+        min(max(share, sample.LEAST_SHARE), sample.MOST_SHARE)
+        for share in (prompt_s / (sample.PROMPT * 0.04), weights_s / (sample.WEIGHTS * 8e-3))
+    )
+    assert found == pytest.approx(
+        {
+            "compute": compute, "memory": memory, "attention": compute, "kv_bandwidth": memory,
+            "allreduce_s": sample.ONCE * 8e-3 / d.model.layers,
+            "step_s": sample.CONSTANT * 8e-3,
+            "sequence_s": sample.SEQUENCE * 8e-3 / 32,
+            "prefill_s": sample.ONCE * 0.04,
+            "frontend_s": sample.ONCE * 0.04,
+            "turnaround_s": sample.TURNAROUND * 0.04,
+        }
+    )
+    flat = [rows[1], rows[0] | {"itl_ms": 8.0}]
+    assert sample.starts(flat)["sequence_s"] == pytest.approx(sample.SEQUENCE * 8e-6)
+    pair = sample.starts([one | {"tp": 2} for one in rows])
+    assert pair["allreduce_s"] == found["allreduce_s"]
+    assert pair["compute"] == pytest.approx(max(found["compute"] / 2, sample.LEAST_SHARE))

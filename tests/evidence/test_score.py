@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.deployments import knobs_of
 from tests.evidence.score_cases import CLOSED, rows
 from tests.strategies import step_models
+from tonnage.evidence.compare import _between
 from tonnage.evidence.predict import (
     OPEN_MOST,
     joules_per_token,
@@ -20,13 +22,24 @@ from tonnage.evidence.predict import (
     static_latencies_s,
     workload_of,
 )
-from tonnage.evidence.score import ScoreReport, score
+from tonnage.evidence.score import (
+    AttainedErrors,
+    ErrorOf,
+    ScoredRow,
+    ScoreReport,
+    _coverage,
+    _in_step,
+    attained_errors,
+    errors_of,
+    score,
+)
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
 from tonnage.perf.terms import step_model
+from tonnage.results.metrics import Attained
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator.kernel import run
-from tonnage.spec.workload import Trace
+from tonnage.spec.workload import MANY_CLIENTS, Trace
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -324,3 +337,105 @@ def test_requests_that_were_not_completed_count_for_nothing() -> None:
     assert found["requests_s"] == pytest.approx(25e9 / ends.max())
     assert found["e2e_ms"] == pytest.approx((ends - whole.due_ns[:25]).mean() / 1e6)
     assert reported_metrics(replace(whole, status=np.full_like(status, REJECTED))) == {}
+
+
+def row_of(line: int, steady: bool = True, **values: tuple[float, float, float, float]) -> Any:
+    """A row by its columns: measured, predicted, and the bounds of the interval."""
+    return ScoredRow(
+        line=line,
+        point=None,  # type: ignore[arg-type]
+        measured={name: value[0] for name, value in values.items()},
+        predicted={name: value[1] for name, value in values.items()},
+        steady=steady,
+        intervals={name: value[2:] for name, value in values.items()},
+    )
+
+
+def test_errors_are_relative_signed_and_in_percent() -> None:
+    rows = [
+        row_of(1, ttft_ms=(100.0, 110.0, 90.0, 120.0), itl_ms=(10.0, 8.0, 7.0, 9.0)),
+        row_of(2, ttft_ms=(200.0, 150.0, 100.0, 200.0)),
+        row_of(3, ttft_ms=(100.0, 104.0, 101.0, 120.0), steady=False),
+    ]
+    assert rows[0].errors == {"ttft_ms": pytest.approx(10.0), "itl_ms": pytest.approx(-20.0)}
+    assert rows[0].worst_metric == "itl_ms"
+    found = errors_of(row.errors for row in rows)
+    assert list(found) == ["ttft_ms", "itl_ms"]
+    assert found["ttft_ms"] == ErrorOf(
+        mape=pytest.approx(13.0), median_ape=pytest.approx(10.0), bias=pytest.approx(-11 / 3), n=3
+    )
+    assert found["itl_ms"] == ErrorOf(
+        mape=pytest.approx(20.0), median_ape=pytest.approx(20.0), bias=pytest.approx(-20.0), n=1
+    )
+    # both ends belong to an interval, and only steady rows count
+    assert _coverage(rows) == {"ttft_ms": 100.0, "itl_ms": 0.0}
+    assert _coverage([*rows, row_of(4, ttft_ms=(80.0, 90.0, 81.0, 99.0))])["ttft_ms"] == (
+        pytest.approx(200 / 3)
+    )
+    empty = row_of(5)
+    assert (empty.errors, empty.worst_metric) == ({}, "")
+    assert _between(
+        rows[:2], [row_of(1, ttft_ms=(1, 121.0, 0, 0)), row_of(2, ttft_ms=(1, 120.0, 0, 0))]
+    ) == {"ttft_ms": pytest.approx((10 + 20) / 2)}
+
+
+def attained_of(share: float, rate: float, low: float = 0.0, high: float = 1.0) -> Attained:
+    return Attained(limits="", requests_per_second=rate, share=share, low=low, high=high)
+
+
+def test_joint_attainment_is_compared_by_limit() -> None:
+    """Two rows with two limits each: the words of the measured one name the limit."""
+
+    def pair(limits: str, measured: Attained, predicted: Attained) -> tuple[Attained, Attained]:
+        return replace(measured, limits=limits), replace(predicted, limits="predicted")
+
+    rows = [
+        SimpleNamespace(
+            attained=(
+                pair("tight", attained_of(0.5, 10.0, 0.45, 0.55), attained_of(0.55, 12.0)),
+                pair("loose", attained_of(1.0, 0.0, 0.9, 1.0), attained_of(0.98, 1.0)),
+            )
+        ),
+        SimpleNamespace(
+            attained=(pair("tight", attained_of(0.8, 20.0, 0.75, 0.85), attained_of(0.7, 18.0)),)
+        ),
+    ]
+    tight, loose = attained_errors(rows)  # type: ignore[arg-type]
+    assert tight == AttainedErrors(
+        limits="tight",
+        n=2,
+        measured=pytest.approx(0.65),
+        predicted=pytest.approx(0.625),
+        off=pytest.approx(7.5),
+        bias=pytest.approx(-2.5),
+        inside=50.0,
+        goodput=ErrorOf(
+            mape=pytest.approx(15.0), median_ape=pytest.approx(15.0), bias=pytest.approx(5.0), n=2
+        ),
+    )
+    assert (loose.limits, loose.n, loose.inside, loose.goodput) == ("loose", 1, 100.0, None)
+    assert loose.bias == pytest.approx(-2.0)
+
+
+def test_rows_in_step_are_those_of_equal_lengths_under_a_load_of_many() -> None:
+    def rows(*loads: tuple[str, int | None, Any]) -> list[Any]:
+        return [
+            SimpleNamespace(
+                point=SimpleNamespace(
+                    load=load, concurrency=clients, drawn=drawn, isl=800 + place, osl=90
+                )
+            )
+            for place, (load, clients, drawn) in enumerate(loads)
+        ]
+
+    closed, drawn = ("closed", MANY_CLIENTS, None), ("closed", 500, object())
+    assert _in_step(rows(("closed", MANY_CLIENTS - 1, None), drawn, ("static", None, None))) == ()
+    (one,) = _in_step(rows(closed, drawn))
+    assert one.startswith(f"1 row of open loops or of {MANY_CLIENTS} clients or more is predicted")
+    assert "write isl as 800+-20%" in one
+    (two,) = _in_step(rows(closed, ("open", None, None)))
+    assert two.startswith("2 rows of open loops")
+    assert " are predicted " in two
+    assert "write isl as 800+-20%" in two
+    assert " 800+-20% " in two
+    assert " 90+-20% says" in two

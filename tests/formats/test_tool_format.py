@@ -125,7 +125,7 @@ READING = Reading(answer=kept_answer)
 
 
 @pytest.mark.parametrize("form", [*FORMS, *RELATIVE])
-@examples(0.5)
+@examples(0.25)
 @given(data=st.data())
 def test_one_changed_line_of_a_log_changes_nothing_but_counts(
     form: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

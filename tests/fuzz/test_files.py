@@ -167,7 +167,7 @@ def test_plans_and_use_cases(sandbox: Sandbox) -> None:
             if code == 0:
                 asked(["deploy", "verify", "out"], f"{label}: {what}")
             sandbox.check(f"{label}: {what}, {target}")
-        for verb in (["report"], ["explain"], ["serve", "--dry-run", "--plan"]):
+        for verb in (["report"], ["explain"], ["serve", "--engine", "vllm", "--dry-run", "--plan"]):
             code, out = asked([*verb, "plan.json"], f"{label}: {what}")
             if code == 0 and verb[0] == "serve":
                 sandbox.shell(out, f"{label}: {what}")

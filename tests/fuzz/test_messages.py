@@ -133,6 +133,8 @@ def test_messages(tmp_path: Path) -> None:
         json.dumps({"architectures": [SECRET], "hidden_size": SECRET})
     )
     server, before = Server(root), 0.0
+    for call in CALLS:  # the first answer of a kind loads its modules and compiles its loops
+        server.answer({"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": call})
     for count, (label, random) in enumerate(draws("messages"), start=1):
         call, what = changed(random.choice(CALLS), random, tmp_path / "canary")
         if random.random() < 0.3:

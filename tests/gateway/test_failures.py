@@ -156,6 +156,22 @@ async def test_a_backend_that_never_answers_is_given_up() -> None:
         await until(lambda: fake.lost >= 1)
 
 
+async def test_interim_responses_without_end_are_given_up_and_take_no_other_backend_out() -> None:
+    async def interim(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
+        while not writer.is_closing():
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async with before(interim, interim, fine, first_byte_s=0.3, health_s=60.0) as (running, fakes):
+        began = asyncio.get_running_loop().time()
+        assert (await asked(running, post()))[0] in (502, 504)
+        assert asyncio.get_running_loop().time() - began < 3
+        assert [len(fake.got) for fake in fakes] == [1, 0, 0]
+        assert sum(backend.up for backend in running.gateway.backends) >= 2
+        await until(lambda: fakes[0].open == 0)
+
+
 async def test_a_stream_that_stalls_is_cut() -> None:
     async with (
         before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"), idle_s=0.3) as (

@@ -46,5 +46,5 @@ def test_the_plan_is_that_of_the_command(
     tokens = [*tokens_of(asked)]
     monkeypatch.setattr(sys, "argv", ["tonnage", *tokens])
     assert run([*tokens, "--output", str(tmp_path / "plan.json"), "--quiet"]) in (0, 3)
-    found = jobs.size(asked=asked, command=command_of(asked), today=today().isoformat())
+    found = jobs.size(arguments=asked, command=command_of(asked), today=today().isoformat())
     assert found == (tmp_path / "plan.json").read_text(encoding="utf-8")

@@ -357,10 +357,8 @@ LEAVES_OUT = plans_with()
         0,
         1,
         3,
-        4,
-        5,
         6,
-        *(pytest.param(place, marks=pytest.mark.accuracy) for place in (2, *range(7, 60))),
+        *(pytest.param(place, marks=pytest.mark.accuracy) for place in (2, 4, 5, *range(7, 60))),
     ],
 )
 def test_the_engine_starts_with_the_plans_own_flags(place: int) -> None:
@@ -504,21 +502,31 @@ def test_a_value_that_is_not_the_knobs_is_refused() -> None:
     assert foreign_word(replace(pool, launch=changed)) == "--max-num-batched-tokens"
 
 
+FOREIGN = {
+    "--trust-remote-code": (1, ("--trust-remote-code",)),
+    "--model": (1, ("--model", "evil/repo")),
+    "--middleware": (1, ("--middleware", "evil.module")),
+    "/tmp/evil": (0, ("/tmp/evil",)),
+}
+"""The word that is refused: from which word of the command on others stand, and which."""
+
+
+@pytest.mark.parametrize("word", FOREIGN)
 @pytest.mark.parametrize(
     "target", ["compose", "kubernetes", "kserve", "llm-d", "dynamo", "ray-serve"]
 )
 def test_no_target_writes_the_words_of_a_foreign_plan(
-    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    target: str, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = dense()
     pool = plan.choice.pool
-    evil = replace(
-        plan.choice, pools=(replace(pool, launch=(*pool.launch, "--trust-remote-code")),)
-    )
+    place, words = FOREIGN[word]
+    launch = (*words, *pool.launch[1:]) if place == 0 else (*pool.launch, *words)
+    evil = replace(plan.choice, pools=(replace(pool, launch=launch),))
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(replace(plan, candidates=(evil,)).to_json()), encoding="utf-8")
     assert run(["deploy", str(file), "--target", target, "--output", str(tmp_path / "out")]) == 2
-    assert "'--trust-remote-code', which Tonnage does not write" in capsys.readouterr().err
+    assert f"'{word}', which Tonnage does not write" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -94,8 +94,8 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         logs,
         ready_s=60,
         grace_s=3,
-        told=lambda line: None,
-        seen=lambda ready, of: None,
+        announce=lambda line: None,
+        on_ready=lambda ready, of: None,
     ) as up:
         yield {"engine": instances[0].url, "gateway": up.url}
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import logging
 import socket
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tests.serve.asked_servers import served
+from tonnage.serve.bounded_headers import silence_ended_requests
 from tonnage.serve.server import in_thread
 
 if TYPE_CHECKING:
@@ -49,3 +52,18 @@ def test_a_header_that_drips_or_never_ends_is_given_up(monkeypatch: pytest.Monke
                 kept.sendall(whole)
                 assert kept.recv(1_000).startswith(b"HTTP/1.1 200")
                 time.sleep(0.4)
+
+
+def test_a_request_that_is_ended_on_purpose_leaves_no_traceback(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logging.getLogger("uvicorn.error")
+    monkeypatch.setattr(log, "filters", [])
+    silence_ended_requests(ConnectionError)
+    for cause in (asyncio.CancelledError(), ConnectionResetError(), ValueError("a fault")):
+        log.error("Exception in ASGI application", exc_info=cause)
+    log.error("no exception")
+    assert [record.exc_info and type(record.exc_info[1]) for record in caplog.records] == [
+        ValueError,
+        None,
+    ]

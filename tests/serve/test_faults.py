@@ -127,8 +127,8 @@ def fleet(logs: Path, own: list[list[str]]) -> Iterator[Processes]:
         logs,
         ready_s=60,
         grace_s=3,
-        told=lambda line: None,
-        seen=lambda ready, of: None,
+        announce=lambda line: None,
+        on_ready=lambda ready, of: None,
     ) as up:
         yield up
 

@@ -80,8 +80,8 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         logs,
         ready_s=60,
         grace_s=3,
-        told=lambda line: None,
-        seen=lambda ready, of: None,
+        announce=lambda line: None,
+        on_ready=lambda ready, of: None,
     ) as up:
         yield instances[0].url, up.url
         assert up.supervisor.children[0].starts == 1, "the instance died"

@@ -16,7 +16,7 @@ from tonnage.serve.supervisor import Program, Supervisor, free_ports
 def test_all_serve_and_all_end(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     with Supervisor([program("one"), program("two")], tmp_path) as fleet:
-        fleet.wait_until_ready(timeout_s=20, seen=lambda ready, of: seen.append((ready, of)))
+        fleet.wait_until_ready(timeout_s=20, on_ready=lambda ready, of: seen.append((ready, of)))
         pids = [child.pid for child in fleet.children]
         assert all(runs(pid) for pid in pids)
     assert seen[-1] == (2, 2)
@@ -25,7 +25,7 @@ def test_all_serve_and_all_end(tmp_path: Path) -> None:
 
 def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
     told: list[str] = []
-    with Supervisor([program()], tmp_path, told=told.append) as fleet:
+    with Supervisor([program()], tmp_path, announce=told.append) as fleet:
         child = fleet.children[0]
         fleet.wait_until_ready(timeout_s=20)
         first = child.pid
@@ -52,7 +52,7 @@ def pauses(folder: Path) -> list[float]:
     failing = Program(
         name="engine", argv=(sys.executable, "-c", "raise SystemExit(7)"), address="127.0.0.1:9"
     )
-    with Supervisor([failing], folder, told=lambda line: told.append(time.monotonic())):
+    with Supervisor([failing], folder, announce=lambda line: told.append(time.monotonic())):
         assert until(lambda: len(told) >= 4)
     return [after - before for before, after in itertools.pairwise(told[:4])]
 

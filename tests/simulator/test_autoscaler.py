@@ -18,7 +18,23 @@ from tests.strategies import SCHEDULERS, examples, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator import reference
-from tonnage.simulator.autoscaler import METRICS, SERVING, Autoscale, look, next_look, scaler_of
+from tonnage.simulator.autoscaler import (
+    LEAVING,
+    METRICS,
+    NO_LOOK,
+    OFF,
+    PER_S,
+    SERVING,
+    STANDBY,
+    STARTING,
+    Autoscale,
+    asked_for,
+    held_seconds,
+    look,
+    next_look,
+    place_fails,
+    scaler_of,
+)
 from tonnage.simulator.changes import (
     DRAINS,
     FAILS,
@@ -335,3 +351,81 @@ def test_a_season_that_ends_before_the_fleet_has_restarted_is_refused() -> None:
     by_hour = tuple(hour % 2 for hour in range(24))
     with pytest.raises(InputError, match="ends before all instances have restarted"):
         restarts_of(by_hour, 4, 9 * HOUR, Restarts(drain_s=600.0, start_s=600.0))
+
+
+@pytest.mark.parametrize(
+    ("metric", "requests", "came", "serving"),
+    [
+        ("outstanding", [9, 9, 0, 0], 99, 2),
+        (
+            "outstanding",
+            [10, 12, 7, 7],
+            0,
+            2,
+        ),  # a tenth more is borne; who does not serve counts not
+        ("outstanding", [10, 13, 0, 0], 0, 3),
+        ("outstanding", [20, 20, 0, 0], 0, 4),
+        ("outstanding", [20, 21, 0, 0], 0, 4),
+        ("outstanding", [90, 90, 0, 0], 0, 4),
+        ("outstanding", [9, 0, 0, 0], 0, 1),
+        ("outstanding", [10, 0, 0, 0], 0, 1),
+        ("outstanding", [0, 0, 0, 0], 0, 1),
+        ("rate", [90, 90, 0, 0], 300, 2),
+        ("rate", [0, 0, 0, 0], 330, 2),
+        ("rate", [0, 0, 0, 0], 331, 3),
+        ("rate", [0, 0, 0, 0], 150, 1),
+    ],
+)
+def test_how_many_are_asked_for_by_hand(metric, requests, came, serving) -> None:
+    """Two of at most four serve, with a target of 10 each; a look comes every 15 s."""
+    rule = Autoscale(metric=metric, target=10.0, least=1, most=4, start_s=0.0, hold_s=0.0, first=2)
+    scaler = scaler_of(rule, 60 * PER_S)
+    scaler.counts[1] = came
+    assert asked_for(scaler, requests, 2) == serving
+
+
+def test_looks_by_hand() -> None:
+    """Two serve and one is warm; a look every 15 s up to 60 s."""
+    rule = Autoscale(
+        metric="outstanding",
+        target=10.0,
+        least=1,
+        most=3,
+        start_s=20.0,
+        hold_s=0.0,
+        warm=1,
+        first=2,
+    )
+    scaler, available = scaler_of(rule, 60 * PER_S), [1, 1, 0, 0]
+    assert scaler.phase.tolist() == [SERVING, SERVING, STANDBY, OFF]
+    assert (len(scaler.held), next_look(scaler)) == (4, 15 * PER_S)
+    look(scaler, [15, 15, 0, 0], available, 15 * PER_S)
+    assert scaler.phase.tolist() == [SERVING, SERVING, SERVING, STARTING]
+    assert available == [1, 1, 1, 0]
+    assert (scaler.ready[3], next_look(scaler)) == (35 * PER_S, 30 * PER_S)
+    look(scaler, [5, 5, 0, 0], available, 30 * PER_S)
+    assert scaler.phase.tolist() == [SERVING, STANDBY, OFF, OFF]
+    assert (available, scaler.released.tolist()) == ([1, 0, 0, 0], [0, 0, 1, 1])
+    assert place_fails(scaler, 1) == 1
+    assert place_fails(scaler, 2) == 0
+    assert scaler.broken.tolist() == [0, 1, 1, 0]
+    look(scaler, [25, 0, 0, 0], available, 45 * PER_S)
+    assert scaler.phase.tolist() == [SERVING, OFF, OFF, STARTING]
+    look(scaler, [9, 0, 0, 0], available, 60 * PER_S)
+    assert scaler.held.tolist() == [[3, 4], [1, 2], [1, 2], [1, 2]]
+    assert next_look(scaler) == next_look(scaler_of(None, PER_S)) == NO_LOOK
+    assert held_seconds(scaler, rule, 61 * PER_S) == pytest.approx({3: 15.0, 4: 15.0, 2: 31.0})
+
+
+def test_who_gives_up_its_place_ends_its_requests_first() -> None:
+    rule = Autoscale(
+        metric="outstanding", target=10.0, least=1, most=2, start_s=0.0, hold_s=0.0, first=2
+    )
+    scaler, available = scaler_of(rule, 60 * PER_S), [1, 1]
+    look(scaler, [1, 3], available, 15 * PER_S)
+    assert (scaler.phase.tolist(), scaler.released.tolist()) == ([SERVING, LEAVING], [0, 0])
+    look(scaler, [1, 2], available, 30 * PER_S)
+    assert scaler.phase.tolist() == [SERVING, LEAVING]
+    look(scaler, [1, 0], available, 45 * PER_S)
+    assert (scaler.phase.tolist(), scaler.released.tolist()) == ([SERVING, OFF], [0, 1])
+    assert scaler.held.tolist() == [[1, 2], [1, 2], [1, 1], [0, 0]]

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from tests.simulator.driven_engines import engine_of
 from tests.simulator.fleets import FLEET_KNOBS, engine_model
 from tests.simulator.kernel.compared import assert_same
+from tests.simulator.kernel.hand_worked import trace_of
 from tests.simulator.test_engine import MS, opened
 from tests.strategies import SCHEDULERS, examples, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.simulator import reference
-from tonnage.simulator.changes import RETRIES, Changes, Failures, Outages, outages_of
+from tonnage.simulator.autoscaler import Autoscale
+from tonnage.simulator.changes import NO_CHANGES, RETRIES, Changes, Failures, Outages, outages_of
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.fleet import simulate_fleet
 from tonnage.simulator.kernel.fleet import run_fleet
@@ -190,3 +192,33 @@ def test_what_cannot_be_is_refused() -> None:
     outages = Outages(at=np.array([MS]), instance=np.array([3]), back=np.array([0]))
     with pytest.raises(InputError, match="an instance fails that is not there"):
         run_fleet(spread(2, S), one_at_a_time(2), "random", changes=Changes(outages=outages))
+
+
+@pytest.mark.parametrize(
+    ("until_s", "failures", "available"),
+    [
+        (0, 0, 1.0),
+        (1, 0, 1.0),
+        (2, 1, 1.0),
+        (4, 1, 1 - 2 / 8),
+        (5, 2, 1 - 3 / 10),
+        (9, 2, 1 - 7 / 18),
+    ],
+)
+def test_availability_by_hand(until_s, failures, available):
+    """Of two instances one is down from 2 to 5 s, the other from 5 s on."""
+    outages = Outages(
+        at=np.array([2, 5, 5]) * 10**12, instance=np.array([0, 0, 1]), back=np.array([0, 1, 0])
+    )
+    assert outages.availability(2, until_s * 10**12) == pytest.approx(available)
+    assert outages.failures(until_s * 10**12) == failures
+
+
+def test_what_stands_at_the_start():
+    assert NO_CHANGES.available(3) == [1, 1, 1]
+    rule = Autoscale(metric="rate", target=1.0, least=1, most=4, start_s=1.0, first=2)
+    assert Changes(autoscale=rule).available(5) == [1, 1, 0, 0, 0]
+    assert NO_CHANGES.last(trace_of((3, 1, 1), (7, 1, 1))) == 7 * MS
+    none = np.zeros(0, np.int64)
+    empty = Trace(due_ps=none, isl=none, osl=none, concurrency=0, turnaround_ps=0)
+    assert NO_CHANGES.last(empty) == 0

@@ -222,3 +222,31 @@ def test_the_command_says_what_ran(capsys):
     assert json.loads(capsys.readouterr().out)["router"] == "1:2 disaggregated"
     assert run(["simulate", *flags, "--kv-link", "50GB/s"]) == 2
     assert "--kv-link" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changed", "prompt_bytes", "takes_ms"),
+    [
+        ({}, 1000, 10),
+        ({"latency_s": 0.003}, 1000, 13),
+        ({"window_bytes_per_token": 5, "window_tokens": 40}, 1200, 12),
+        ({"window_bytes_per_token": 5, "window_tokens": 400}, 1500, 15),
+        ({"state_bytes": 300}, 1300, 13),
+        # of four layers three are sent while the prompt is computed, in 8 or in 20 ms
+        ({"overlap": True, "computed": 8}, 1000, 4),
+        ({"overlap": True, "computed": 20}, 1000, 2.5),
+        ({"overlap": True, "computed": 8, "latency_s": 0.003}, 1000, 7),
+    ],
+)
+def test_the_way_of_a_cache_of_a_hundred_tokens_by_hand(changed, prompt_bytes, takes_ms):
+    computed = changed.get("computed", 8)
+    values = {name: value for name, value in changed.items() if name != "computed"}
+    link = KvLink(bytes_per_token=10, bytes_s=100_000.0, layers=4, **values)
+    assert link.bytes_of(100) == prompt_bytes
+    assert link.takes_ps(100, computed * MS) == takes_ms * MS
+    assert link.takes_ps(np.array([100, 100]), computed * MS).tolist() == [takes_ms * MS] * 2
+    assert (link.latency_s, link.overlap, link.block_tokens) == (
+        changed.get("latency_s", 0.0),
+        "overlap" in changed,
+        16,
+    )

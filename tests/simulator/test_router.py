@@ -11,8 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulator.fleets import requests
-from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Memory, View, memory_of, nth_available
+from tonnage.simulator.router import (
+    NO_INSTANCE,
+    ROUTERS,
+    Memory,
+    View,
+    folded,
+    memory_of,
+    mixed,
+    nth_available,
+)
 from tonnage.simulator.router import Request as Asked
+from tonnage.simulator.router import draw as drawn
 
 Router = Callable[[View, Asked, Memory], int]
 NAMES = sorted(ROUTERS)
@@ -116,3 +126,76 @@ def test_a_busy_instance_counts_one_more_as_in_leastconn() -> None:
     for counts, chosen in (([39, 0], 1), ([41, 1], 0), ([78, 1], 0), ([80, 1], 1)):
         view = slow._replace(requests=counts)
         assert ROUTERS["least-outstanding"](view, Asked(0, -1, 1), memory) == chosen
+
+
+def test_draws_stay_what_they_are() -> None:
+    """A plan that is simulated again with its seed sends each request to the same instance."""
+    assert (mixed(0), mixed(1), mixed(2**32 + 1)) == (0, 548242383, 548242383)
+    assert drawn(0, 0, 0) == mixed(mixed(mixed(0x9E3779B9)))
+    assert drawn(3, 2**32, 5) == drawn(3, 0, 5)
+    assert len({drawn(0, number, which) for number in range(50) for which in range(2)}) == 100
+
+
+@given(view=views(), number=st.integers(0, 10**6), seed=st.integers(-(2**63), 2**63 - 1))
+def test_what_is_drawn_is_one_of_those_that_are_there(view: View, number: int, seed: int) -> None:
+    """The random router, the two choices, and sessions, over lists of the instances that are
+    available."""
+    there = [place for place, available in enumerate(view.available) if available]
+    memory = memory_of(len(view.available), seed)
+    if not there:
+        return
+    first, second = (there[drawn(seed, number, i) % len(there)] for i in (0, 1))
+    if first == second:
+        second = there[(there.index(first) + 1) % len(there)]
+    assert ROUTERS["random"](view, Asked(number, -1, 1), memory) == first
+    loads = [view.requests[place] / view.weight[place] for place in (first, second)]
+    assert ROUTERS["power-of-two"](view, Asked(number, -1, 1), memory) == (
+        second if loads[1] < loads[0] else first
+    )
+    assert ROUTERS["session"](view, Asked(0, number, 1), memory) == max(
+        there, key=lambda place: drawn(seed, number, place)
+    )
+
+
+@given(view=views(), last=st.integers(0, 8))
+def test_turns_and_shares_over_those_that_are_there(view: View, last: int) -> None:
+    """Round robin goes to the next, the least loaded to the first of the least in that order."""
+    count = len(view.available)
+    order = [(last + step) % count for step in range(1, count + 1)]
+    there = [place for place in order if view.available[place]]
+    if not there:
+        return
+
+    def goes_to(router: str) -> tuple[int, int]:
+        memory = memory_of(count)._replace(last=[last % count])
+        return ROUTERS[router](view, Asked(0, -1, 1), memory), memory.last[0]
+
+    assert goes_to("round-robin") == (there[0], there[0])
+    for router, loads in (("least-outstanding", view.requests), ("least-tokens", view.tokens)):
+        place = min(there, key=lambda i: (loads[i] + (loads[i] > 0)) / view.weight[i])
+        assert goes_to(router) == (place, place)
+    place = min(there, key=lambda i: (view.kv_used[i], view.requests[i]))
+    assert goes_to("least-kv") == (place, place)
+
+
+def test_half_of_a_prompt_decides_and_of_equals_who_has_fewer_requests() -> None:
+    router = ROUTERS["prefix-aware"]
+    for matched, place in ((500, 1), (499, 0)):
+        view = idle(3)._replace(matched=[0, matched, 100])
+        assert router(view, Asked(0, -1, 1_000), memory_of(3)) == place
+    view = idle(3)._replace(matched=[900, 900, 900], requests=[3, 2, 2])
+    assert router(view, Asked(0, -1, 1_000), memory_of(3)) == 1
+    # 32 more are not too many
+    for requests_, place in (([32, 0, 0], 0), ([33, 0, 0], 1), ([35, 3, 2], 1)):
+        view = idle(3)._replace(matched=[900, 0, 0], requests=requests_)
+        expected = place if requests_[2] != 2 else 2
+        assert router(view, Asked(0, -1, 1_000), memory_of(3)) == expected
+
+
+@pytest.mark.parametrize(
+    ("seed", "bits"),
+    [(0, 0), (7, 7), (-1, -1), (2**63 - 1, 2**63 - 1), (2**63, -(2**63)), (2**64 + 5, 5)],
+)
+def test_a_seed_of_any_size_has_64_bits(seed: int, bits: int) -> None:
+    assert folded(seed) == bits
+    assert memory_of(3, seed) == Memory(last=[2], credit=[0.0] * 3, seed=[bits])

@@ -10,7 +10,7 @@ ASKED = {
     "tp": "1,2",
     "precision": "fp8",
     "engine": "tensorrt-llm-0.15",
-    "peak_rps": 1000,
+    "peak_rps": 500,
     "ttft": "p95<=100ms",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from scipy import stats
 from tests.questions import plans_with
 from tonnage.api.sizing import size, size_measured, size_use_cases
 from tonnage.errors import InputError
+from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.question import demand_text
-from tonnage.sizing.demand import demand_of, poisson_peak
+from tonnage.sizing.demand import carried_by_existing, demand_of, poisson_peak, working_week
 from tonnage.spec.recording import Recording
 
 
@@ -251,7 +253,7 @@ def test_requests_at_once_are_a_rate_times_the_time_of_an_answer(wanted: int) ->
 
 
 def test_more_requests_at_once_never_take_fewer_systems() -> None:
-    found = [size(**QUESTION, concurrency=wanted).choice for wanted in (50, 400, 3_000)]
+    found = [size(**QUESTION, concurrency=wanted).choice for wanted in (50, 200, 1_000)]
     exact = [one.systems_exact for one in found if one is not None]
     assert exact == sorted(exact)
     assert len(exact) == 3
@@ -283,3 +285,218 @@ def test_measured_points_and_use_cases_take_no_requests_at_once(tmp_path: Path) 
         size_use_cases(
             [{"model": "llama-3.1-8b"}, {"model": "qwen3-8b"}], isl=100, osl=20, concurrency=5
         )
+
+
+WEEK = [*DAY * 5, *([0.0] * 48)]
+
+
+@pytest.mark.parametrize(
+    ("given_", "demand"),
+    [
+        (
+            {"peak_rps": 5},
+            {"peak": 5.0, "sizing": 5.0, "source": {"kind": "peak", "requests_per_second": 5.0}},
+        ),
+        (
+            {"peak_rps": 6, "profile": DAY},
+            {
+                "peak": 6.0,
+                "sizing": 6.0,
+                "mean": 4.0,
+                "profile": [2 * rate for rate in DAY],
+                "source": {"kind": "peak", "requests_per_second": 6.0, "profile_hours": 24},
+            },
+        ),
+        (
+            {"calls_per_year": 31_536_000, "requests_per_call": 30, "factor": 2},
+            {
+                "peak": 60.0,
+                "sizing": 60.0,
+                "mean": 30.0,
+                "factor": 2,
+                "source": {
+                    "kind": "calls",
+                    "requests_per_second": 30.0,
+                    "calls_per_year": 31_536_000,
+                    "requests_per_call": 30.0,
+                },
+            },
+        ),
+        (
+            {"calls_per_year": 31_536_000, "percentile": 50},
+            {
+                "peak": 1.0,
+                "sizing": 1.0,
+                "mean": 1.0,
+                "percentile": 50,
+                "source": {
+                    "kind": "calls",
+                    "requests_per_second": 1.0,
+                    "counted": 1.0,
+                    "calls_per_year": 31_536_000,
+                    "requests_per_call": 1.0,
+                },
+            },
+        ),
+        (
+            {"mean_rps": 0.001},  # a second without an arrival: the mean is more
+            {
+                "peak": 0.001,
+                "sizing": 0.001,
+                "mean": 0.001,
+                "percentile": 95.0,
+                "source": {"kind": "mean", "requests_per_second": 0.001, "counted": 0.0},
+            },
+        ),
+        (
+            {"profile": WEEK},
+            {
+                "peak": 3.0,
+                "sizing": 3.0,
+                "mean": 240 / 168,
+                "profile": WEEK,
+                "source": {"kind": "profile", "profile_hours": 168},
+            },
+        ),
+        (
+            {"profile": WEEK, "mean_rps": 10 / 7, "factor": 2},
+            {
+                "peak": 6.0,
+                "sizing": 6.0,
+                "mean": 10 / 7,
+                "factor": 2,
+                "profile": WEEK,
+                "source": {
+                    "kind": "mean",
+                    "requests_per_second": 10 / 7,
+                    "profile_hours": 168,
+                },
+            },
+        ),
+        (
+            {"requests": 7_200, "within_s": 3_600},
+            {
+                "peak": 2.0,
+                "sizing": 2.0,
+                "mean": 2.0,
+                "source": {"kind": "job"},
+                "offline_requests": 7_200,
+                "offline_seconds": 3_600,
+            },
+        ),
+        (
+            {"users": 360, "requests_per_user_day": 80, "factor": 1},
+            {
+                "peak": 1.0,
+                "sizing": 1.0,
+                "mean": 5 * 8 / 168,
+                "factor": 1,
+                "profile": ([0.0] * 8 + [1.0] * 8 + [0.0] * 8) * 5 + [0.0] * 48,
+                "source": {
+                    "kind": "users",
+                    "requests_per_second": 1.0,
+                    "users": 360,
+                    "requests_per_user_day": 80,
+                    "working_hours": 8.0,
+                },
+            },
+        ),
+    ],
+)
+def test_a_whole_demand_by_hand(given_: dict[str, Any], demand: dict[str, Any]) -> None:
+    names = {rate: f"{rate}_requests_per_second" for rate in ("peak", "sizing", "mean")}
+    values = {names.get(name, name): value for name, value in demand.items()}
+    source = DemandSource(**values.pop("source"))
+    profile = values.pop("profile", None)
+    found = demand_of(**given_)
+    assert found.profile == (None if profile is None else pytest.approx(profile))
+    mean = values.pop("mean_requests_per_second", None)
+    assert found.mean_requests_per_second == (None if mean is None else pytest.approx(mean))
+    bare = replace(found, profile=None, mean_requests_per_second=None, source=source)
+    assert bare == Demand(source=source, **values)
+    for part in fields(DemandSource):
+        value = getattr(source, part.name)
+        numeric = isinstance(value, float)
+        assert getattr(found.source, part.name) == (pytest.approx(value) if numeric else value)
+
+
+@pytest.mark.parametrize(
+    ("hours", "days", "working"),
+    [
+        (8.0, 5, range(8, 16)),
+        (16.0, 7, range(8, 24)),
+        (17.0, 7, range(7, 24)),  # earlier where they do not fit
+        (24.0, 1, range(24)),
+        (0.5, 2, range(8, 9)),
+    ],
+)
+def test_working_hours_begin_at_eight_where_they_fit(
+    hours: float, days: int, working: range
+) -> None:
+    week = working_week(6.0, hours, days)
+    assert len(week) == 168
+    for day in range(7):
+        rates = week[24 * day : 24 * day + 24]
+        assert [hour for hour, rate in enumerate(rates) if rate] == (
+            list(working) if day < days else []
+        )
+        assert sum(rates) == pytest.approx(6.0 * hours if day < days else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("given_", "allowed"),
+    [
+        ({"mean_rps": 1, "percentile": 1}, True),
+        ({"mean_rps": 1, "percentile": 0.99}, False),
+        ({"mean_rps": 1, "percentile": 99.99}, True),
+        ({"mean_rps": 1, "factor": 1}, True),
+        ({"mean_rps": 1, "factor": 0.999}, False),
+        ({"peak_rps": 1e9}, True),
+        ({"peak_rps": 1e9 + 0.5}, False),
+        ({"requests": 0.4, "within_s": 10}, False),
+        ({"requests": 0.6, "within_s": 10}, True),
+        ({"requests": 5, "within_s": 1e10}, True),
+        ({"requests": 1e15, "within_s": 1e10}, True),
+        ({"requests": 1e15 + 1, "within_s": 1e10}, False),
+        ({"requests": 1e10, "within_s": 1e10 + 0.5}, False),
+        ({"users": 3, "requests_per_user_day": 1, "working_days": 1}, True),
+        ({"users": 3, "requests_per_user_day": 1, "working_days": 7}, True),
+        ({"users": 3, "requests_per_user_day": 1, "working_days": 2.5}, False),
+        ({"users": 3, "requests_per_user_day": 1, "working_days": 0}, False),
+        ({"users": 3, "requests_per_user_day": 1, "working_hours": 24}, True),
+        ({"users": 3, "requests_per_user_day": 1, "working_hours": 0}, False),
+        ({"profile": [1.0] * 23}, False),
+        ({"profile": [1.0] * 167}, False),
+        ({"profile": [1.0] * 23 + [-0.1]}, False),
+        ({"profile": [0.0] * 23 + [1.0]}, True),
+    ],
+)
+def test_the_ends_of_what_is_allowed(given_: dict[str, Any], allowed: bool) -> None:
+    if allowed:
+        assert demand_of(**given_).sizing_requests_per_second > 0
+    else:
+        with pytest.raises(InputError):
+            demand_of(**given_)
+
+
+def test_the_peak_of_a_trace_is_its_busiest_second_or_its_mean() -> None:
+    """Four requests in three seconds, two of them in one."""
+    trace = Recording(due_ns=(0, 10**9, 10**9 + 1, 3 * 10**9), source="t.csv")
+    found = demand_of(trace=trace)
+    assert found.sizing_requests_per_second == found.mean_requests_per_second == trace.mean_rps
+    assert (found.peak_requests_per_second, found.peak_second) == (2.0, 2)
+    assert found.cv == trace.cv
+    assert found.poisson_peak_requests_per_second == poisson_peak(trace.mean_rps, 95)
+    assert found.source == DemandSource(
+        kind="trace",
+        trace="t.csv",
+        trace_change=trace.change,
+        trace_requests=4,
+        trace_seconds=trace.seconds,
+    )
+    assert carried_by_existing(3.0) == Demand(
+        peak_requests_per_second=3.0,
+        sizing_requests_per_second=3.0,
+        source=DemandSource(kind="existing", requests_per_second=3.0),
+    )
+    assert carried_by_existing().sizing_requests_per_second == 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ from tests.questions import best, contenders, question
 from tests.sizing.explained import carried, sized
 from tonnage.perf.step import step_seconds
 from tonnage.simulator.first_token import PARTS
-from tonnage.simulator.request import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
+from tonnage.simulator.request import (
+    ALL_TOKENS,
+    CONTEXT_TOKENS,
+    DECODE_SEQUENCES,
+    DURATION,
+    PREFILL_TOKENS,
+    STEP_COLUMNS,
+)
 from tonnage.sizing.explain import explained, step_terms
 from tonnage.sizing.search.candidate import memory_parts
 from tonnage.sizing.search.deployment_capacity import Contender
@@ -99,3 +107,23 @@ def test_the_steps_at_the_start_explain_nothing(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Contender, "recorded", begun_slowly)
     assert explained(found) == plain
+
+
+def test_a_step_of_ranks_has_its_share_of_the_tokens_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of four ranks the fullest has 12 tokens: of 36 in all three quarters are real; with drafts of
+    two, 10 + 3 · 2 = 16 of 36."""
+    seen: list[Any] = []
+    monkeypatch.setattr(
+        "tonnage.perf.vectorised_step.parts", lambda c, contents, drafting: seen.append(contents)
+    )
+    steps = np.zeros((1, STEP_COLUMNS), np.int64)
+    steps[0, [PREFILL_TOKENS, DECODE_SEQUENCES, ALL_TOKENS]] = (10, 2, 36)
+    step_terms(np.zeros(1), steps, None, 4)
+    step_terms(np.zeros(1), steps, SimpleNamespace(tokens=2), 4)  # type: ignore[arg-type]
+    step_terms(np.zeros(1), steps)
+    assert seen[0].share.tolist() == [36 / 48]
+    assert seen[1].share.tolist() == [36 / 64]
+    assert seen[2].share == 1.0
+    assert (seen[0].prefill_tokens.tolist(), seen[0].decode_sequences.tolist()) == ([10.0], [2.0])

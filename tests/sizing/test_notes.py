@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.sizing.outside_rows import found
-from tonnage.plan.notes import LimitHalvesThroughput
+from tonnage.plan.fleet import fleet
+from tonnage.plan.limit import bound_by, limit_of
+from tonnage.plan.notes import BurstyTrace, CacheOfCheckpoint, LimitHalvesThroughput
 from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
 from tonnage.report.plans.notes import warning_text
-from tonnage.sizing.notes import length_to_shorten, link_share, warnings
-from tonnage.spec.catalog import find_model
+from tonnage.sizing.notes import (
+    _bursty,
+    _cache,
+    _front_ends,
+    _halved,
+    _nvlink,
+    length_to_shorten,
+    link_share,
+    warnings,
+)
+from tonnage.sizing.question import Question
+from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.catalog.accuracy import find_score
+from tonnage.spec.deployment import parse_limit
 
 
 def rules(**changed: object) -> dict[str, float]:
@@ -122,3 +138,162 @@ def test_a_smaller_model_with_the_same_published_score_is_named() -> None:
 def test_scores_asked_another_way_name_no_smaller_model() -> None:
     """Phi 4's 84.8 without examples is no answer to the 83.3 of a base model with five."""
     assert "smaller-model" not in rules(model="qwen2.5-32b", gpu="h100", tp="1,2", ttft=None)
+
+
+def traced(**changed: object) -> Question:
+    demand = {"cv": 2.5, "poisson_peak_requests_per_second": 8, "peak_second": 20, "bursty": True}
+    return SimpleNamespace(demand=SimpleNamespace(**{**demand, **changed}))  # type: ignore[return-value]
+
+
+def test_a_trace_is_bursty_where_its_demand_says_so() -> None:
+    assert _bursty(traced()) == BurstyTrace(value=2.5, poisson_peak=8, peak_second=20)
+    for missing in (
+        {"bursty": False},
+        {"cv": None},
+        {"poisson_peak_requests_per_second": None},
+        {"peak_second": None},
+    ):
+        assert _bursty(traced(**missing)) is None
+
+
+@pytest.mark.parametrize(
+    ("without", "systems", "changed", "named"),
+    [
+        (20.0, 2, {}, True),
+        (19.9, 2, {}, False),
+        (30.0, 1, {}, False),  # one system is enough
+        (30.0, 2, {"offline": True}, False),
+        (30.0, 2, {"recording": object()}, False),
+        (30.0, 2, {"limits": ()}, False),
+    ],
+)
+def test_a_limit_is_named_from_twice_the_throughput_without_it(
+    without: float, systems: int, changed: dict[str, Any], named: bool
+) -> None:
+    limit = parse_limit("ttft", "p95<=300ms")
+    asked = {"limits": (limit,), "offline": False, "recording": None} | changed
+    chosen = SimpleNamespace(
+        contender=SimpleNamespace(
+            question=SimpleNamespace(**asked),
+            layout=fleet(4, 8),
+            without=lambda binding, instances: SimpleNamespace(rate=without),
+        ),
+        as_predicted=SimpleNamespace(binds=bound_by(limit), rate=10.0),
+        systems=systems,
+        instances=2 * systems,
+    )
+    found = _halved(chosen)  # type: ignore[arg-type]
+    assert (found is not None) is named
+    if found is not None:
+        assert found == LimitHalvesThroughput(
+            value=2.0,
+            limit=limit_of(limit),
+            requests_per_second=10.0,
+            requests_per_second_without=20.0,
+        )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "tp", "gpu", "warned"),
+    [
+        (13.1e9, 2, "l40s", True),
+        (13e9, 2, "l40s", False),  # the course begins above 13 billion
+        (13.1e9, 1, "l40s", False),
+        (13.1e9, 2, "h100", False),
+    ],
+)
+def test_large_models_are_warned_about_pcie(
+    parameters: float, tp: int, gpu: str, warned: bool
+) -> None:
+    deployment = SimpleNamespace(
+        step_source=None,
+        model=SimpleNamespace(name="m", parameters=parameters),
+        parallelism=SimpleNamespace(tp=tp),
+        gpu=find_gpu(gpu),
+    )
+    step = np.array([1.0])
+    chosen = SimpleNamespace(
+        ready=SimpleNamespace(trial=SimpleNamespace(deployment=deployment), instance=step)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tonnage.sizing.notes.link_share", lambda instance: 0.25)
+        found = _nvlink(chosen)  # type: ignore[arg-type]
+        assert (found is not None) is warned
+        if found is not None:
+            assert (found.value, found.model, found.parameters) == (0.25, "m", parameters)
+        deployment.step_source = object()
+        assert _nvlink(chosen) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("front_ends", "busy", "said"),
+    [(1, 0.1, False), (1, 0.999, True), (4, 0.1, True)],
+)
+def test_front_ends_are_named_where_there_are_several_or_one_is_busy(
+    front_ends: int, busy: float, said: bool
+) -> None:
+    """An instance carries 50 requests/s, each of 4 ms of a front end."""
+    asked: list[tuple[float, float]] = []
+
+    def front_end_busy(rate: float, steps_per_s: float = 0.0) -> float:
+        asked.append((rate, steps_per_s))
+        return 0.004 / front_ends if rate == 1.0 else busy
+
+    chosen = SimpleNamespace(
+        contender=SimpleNamespace(question=SimpleNamespace(offline=False)),
+        ready=SimpleNamespace(
+            instance=SimpleNamespace(
+                step=SimpleNamespace(tokens_per_step=2.0),
+                front_end_busy=front_end_busy,
+                deployment=SimpleNamespace(engine="vllm"),
+            ),
+            trial=SimpleNamespace(
+                deployment=SimpleNamespace(knobs=SimpleNamespace(front_ends=front_ends))
+            ),
+        ),
+        as_predicted=SimpleNamespace(
+            summary=SimpleNamespace(tpot_ms=SimpleNamespace(mean=20.0)), rate=50.0
+        ),
+    )
+    found = list(_front_ends(chosen))  # type: ignore[arg-type]
+    assert bool(found) is said
+    if found:
+        assert found[0].requests_per_second_of_one == pytest.approx(250.0)
+        assert (found[0].front_ends, found[0].requests_per_second) == (front_ends, 50.0)
+    if front_ends == 1:
+        assert asked[-1] == (50.0, 25.0)  # a step every 40 ms, for two tokens of 20 ms
+    chosen.contender.question.offline = True
+    assert list(_front_ends(chosen)) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "warned"),
+    [
+        ({}, True),
+        ({"kv": "fp8"}, False),
+        ({"kv": "bf16"}, False),
+        ({"checkpoint": "m"}, False),  # the model's own
+        ({"narrows": False}, False),
+        ({"switch": object()}, False),  # a flag keeps 16 bits
+        ({"launch": None}, False),
+    ],
+)
+def test_a_checkpoint_that_narrows_the_cache_is_named(
+    changed: dict[str, Any], warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"kv": "fp16", "checkpoint": "m-fp8", "narrows": True, "switch": None} | changed
+    launch = SimpleNamespace(switch=lambda name: said["switch"])
+    engine = SimpleNamespace(family="vllm", launch=launch if "launch" not in said else None)
+    deployment = SimpleNamespace(
+        engine="e",
+        model=SimpleNamespace(name="m"),
+        precision=SimpleNamespace(kv=said["kv"]),
+        gpu=SimpleNamespace(vendor="NVIDIA"),
+    )
+    monkeypatch.setattr("tonnage.sizing.notes.find_engine", lambda name: engine)
+    monkeypatch.setattr("tonnage.sizing.notes.loaded", lambda *asked: (said["checkpoint"], ""))
+    monkeypatch.setattr("tonnage.sizing.notes.narrows_kv", lambda *asked: said["narrows"])
+    chosen = SimpleNamespace(ready=SimpleNamespace(trial=SimpleNamespace(deployment=deployment)))
+    assert _cache(chosen) == (  # type: ignore[arg-type]
+        CacheOfCheckpoint(value=2.0, engine="vllm", checkpoint="m-fp8") if warned else None
+    )

@@ -205,7 +205,12 @@ def one_prefix(path: Path, requests: int, prompt_blocks: int, output_tokens: int
 
 
 @pytest.mark.parametrize(
-    ("prompt_blocks", "output_tokens", "rate"), [(2, 101, 150.0), (2, 20, 400.0), (4, 60, 200.0)]
+    ("prompt_blocks", "output_tokens", "rate"),
+    [
+        pytest.param(2, 101, 150.0, marks=pytest.mark.accuracy),  # as case 101
+        (2, 20, 400.0),
+        (4, 60, 200.0),
+    ],
 )
 def test_a_prefix_of_all_prompts_does_not_send_them_to_one_instance(
     prompt_blocks: int, output_tokens: int, rate: float, tmp_path: Path
@@ -239,7 +244,14 @@ def test_a_prefix_of_all_prompts_does_not_send_them_to_one_instance(
     assert plan.choice.systems == 1
 
 
-@pytest.mark.parametrize(("prompt_blocks", "output_tokens"), [(2, 101), (2, 20), (4, 60)])
+@pytest.mark.parametrize(
+    ("prompt_blocks", "output_tokens"),
+    [
+        pytest.param(2, 101, marks=pytest.mark.accuracy),  # as case 100
+        pytest.param(2, 20, marks=pytest.mark.accuracy),
+        (4, 60),
+    ],
+)
 def test_what_an_instance_carries_of_a_trace_does_not_depend_on_its_length(
     prompt_blocks: int, output_tokens: int, tmp_path: Path
 ) -> None:

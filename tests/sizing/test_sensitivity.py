@@ -3,32 +3,47 @@ may then be searched anew."""
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import tonnage
 from tests.in_turn import in_turn
-from tests.questions import SMALL, best, contender, plans_with, question
+from tests.questions import SMALL, best, contender, contenders, plans_with, question
 from tests.sizing.explained import ASKED
 from tonnage.api.sizing import ask
+from tonnage.plan.limit import Breach, limit_of
+from tonnage.plan.notes import LengthsVary
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import BrokenAtAnyLoad, NotSure
+from tonnage.plan.reason import BrokenAtAnyLoad, NothingMeetsLimits, NotSure
+from tonnage.plan.sensitivity import Changed, OtherSystems, RelaxedLimit
 from tonnage.report.numbers import counted
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.explained import relaxed_text
+from tonnage.sizing.loads.confidence import Slowdown
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
+from tonnage.sizing.search.deployment_capacity import DOUBT, Sized
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.sensitivity import (
     CHANGE,
+    _care,
+    _changed,
+    _steep,
     again,
     changed_question,
     narrow_cache,
     narrowable,
+    other_spreads,
+    rounded_up,
     sensitivity,
+    unreached,
 )
+from tonnage.spec.catalog.accuracy import cache_losses
+from tonnage.spec.catalog.entries import recorded_lengths
+from tonnage.spec.lengths import Lengths
 
 few_parts = plans_with("sensitivity")
 
@@ -54,7 +69,7 @@ def test_a_swing_is_the_plan_run_again_with_the_same_knobs(
 
 
 def test_a_changed_question_is_what_a_user_would_type(asked: Question) -> None:
-    typed = {"isl": {"isl": 1200}, "osl": {"osl": 80}, "rate": {"peak_rps": 1200}}
+    typed = {"isl": {"isl": 1200}, "osl": {"osl": 80}, "rate": {"peak_rps": 600}}
     for name, values in typed.items():
         change = -0.2 if name == "osl" else 0.2
         rerun, ours = question(**{**ASKED, **values}), changed_question(asked, name, change)
@@ -99,14 +114,14 @@ def test_more_of_anything_needs_no_fewer_systems(plan: Plan) -> None:
 
 @pytest.fixture(scope="module")
 def tight() -> Plan:
-    """A load that is just too much for two systems."""
+    """A load that is just too much for one system."""
     return tonnage.size(
         **{
             **ASKED,
             "tp": 1,
             "precision": "fp8",
             "engine": "tensorrt-llm-0.15",
-            "peak_rps": 1200,
+            "peak_rps": 600,
             "ttft": "p95<=70ms",
         }
     )
@@ -127,7 +142,7 @@ def test_the_relaxed_limit_saves_a_system_and_a_slightly_stricter_one_does_not(t
             "tp": 1,
             "precision": "fp8",
             "engine": "tensorrt-llm-0.15",
-            "peak_rps": 1200,
+            "peak_rps": 600,
             "ttft": f"p95<={limit_ms}ms",
         }
         choice = size(replace(question(**asked), deepen=False)).choice
@@ -244,3 +259,237 @@ def test_short_runs_are_counted_again_where_they_leave_a_doubt_and_searched_agai
     found = again(Search(question=asked, runs=Runs(asked.slo)), asked, care=care)
     assert answered == made
     assert found.best.number == len(made)
+
+
+# Without a search: what is looked at, and what is made of its answers.
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounded"),
+    [
+        (0.0714, 0.072),
+        (0.1234, 0.124),
+        (0.25, 0.25),
+        (0.3, 0.3),
+        (0.301, 0.31),
+        (1.0, 1.0),
+        (2.991, 3.0),
+        (29.91, 30.0),
+        (31.0, 31.0),
+        (3.01e-3, 3.1e-3),
+    ],
+)
+def test_limits_are_rounded_up_to_two_digits_or_to_three(seconds: float, rounded: float) -> None:
+    assert rounded_up(seconds) == rounded
+
+
+def test_a_change_is_steep_beyond_a_factor() -> None:
+    def of(gpus: float) -> Sized:
+        return SimpleNamespace(gpus_exact=gpus)  # type: ignore[return-value]
+
+    assert not _steep(of(10.0), None)
+    found = [_steep(of(gpus), of(10.0)) for gpus in (7.6, 7.7, 10.0, 12.9, 13.1)]
+    assert found == [True, False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("objective", "reason", "rate", "care"),
+    [
+        ("gpus", None, 10.0, QUICK),
+        ("gpus", None, 10.0 * (1 + 1.9 * DOUBT), QUICK),
+        ("gpus", None, 10.0 * (1 - 1.9 * DOUBT), QUICK),
+        ("gpus", None, 10.0 * (1 + 2.1 * DOUBT), SURE),
+        ("gpus", "broken", 10.0, SURE),
+        ("latency", None, 10.0, SURE),
+    ],
+)
+def test_runs_are_short_where_short_ones_find_the_load_of_the_choice(
+    objective: str, reason: str | None, rate: float, care: Care
+) -> None:
+    contender = SimpleNamespace(
+        question=SimpleNamespace(objective=objective),
+        capacity=lambda instances, slowdown, care: SimpleNamespace(rate=rate, reason=reason),
+    )
+    chosen = SimpleNamespace(
+        contender=contender, instances=3, slowdown=1.0, capacity=SimpleNamespace(rate=10.0)
+    )
+    assert _care(chosen) == care  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def four() -> tuple[Search, Sized]:
+    """A choice of four systems with a spare one, at 80 %, whose deployment is real."""
+    of = question(**SMALL, spare=1)
+    real = contenders(of)[0]
+    spread = {0.5: 1.0, 0.8: 1.25, 0.9: 1.5, 0.95: 2.0}
+    fake = SimpleNamespace(
+        question=of,
+        as_asked=Slowdown(steps=1.0),
+        slowdown=lambda level: Slowdown(
+            steps=spread[level], latencies={"ttft_ms": 2 * spread[level]}
+        ),
+        settled=lambda slowdown: {1.5: 8, 2.0: 9}[slowdown.steps],
+        alone_at=lambda slowdown: Breach(limit=limit_of(of.limits[0]), value_ms=400.0),
+    )
+    chosen = SimpleNamespace(
+        contender=fake,
+        ready=real.ready,
+        level=0.8,
+        systems=4,
+        gpus=40,
+        gpus_exact=30.0,
+        slowdown=fake.slowdown(0.8),
+    )
+    search = Search(question=replace(of, confidence=0.9), runs=Runs(of.slo))
+    return search, chosen  # type: ignore[return-value]
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, **found: Any) -> list[Question]:
+    """Every further question is answered so; the questions."""
+    asked: list[Question] = []
+
+    def again(search: Search, one: Question, best: Sized, *, care: Care) -> SimpleNamespace:
+        asked.append(one)
+        return SimpleNamespace(
+            best=SimpleNamespace(**found) if found.get("level") else None,
+            rejected=found.get("rejected", ()),
+        )
+
+    monkeypatch.setattr("tonnage.sizing.sensitivity.again", again)
+    monkeypatch.setattr("tonnage.sizing.sensitivity._care", lambda best: QUICK)
+    return asked
+
+
+def test_the_lowest_confidence_that_no_number_reaches_says_what_does(
+    four: tuple[Search, Sized], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight systems are twice the choice and still bought; nine at 95 % are not."""
+    search, chosen = four
+    other = contenders(question(**{**SMALL, "tp": "2"}))[0].ready
+    found = {"level": 0.95, "systems": 6, "gpus": 56, "ready": other}
+    asked = answers(monkeypatch, **found)
+    missing = unreached(search, chosen)
+    assert missing is not None
+    assert (missing.confidence, missing.step_factor) == (0.95, 2.0)
+    assert missing.alone == chosen.contender.alone_at(chosen.slowdown)
+    assert missing.other == OtherSystems(
+        deployment=other.trial.identity, system="dgx-h100", systems=7, gpus=56
+    )
+    # 300 ms by 2 · 2 over 2 · 1.25
+    assert missing.relaxed == RelaxedLimit(
+        limit=limit_of(search.question.limits[0]),
+        to_ms=480.0,
+        system="dgx-h100",
+        systems=7,
+        gpus=56,
+    )
+    assert [one.confidence for one in asked] == [0.95, 0.95]
+    assert [one.slo[0].seconds for one in asked] == [0.3, pytest.approx(0.48)]
+    for level, ready in ((0.9, other), (None, other)):
+        answers(monkeypatch, **found | {"level": level, "ready": ready})
+        missing = unreached(search, chosen)
+        assert missing is not None
+        assert missing.other is missing.relaxed is None
+    answers(monkeypatch, **found | {"ready": chosen.ready})
+    missing = unreached(search, chosen)
+    assert missing is not None
+    assert missing.other is None  # the choice itself
+    assert missing.relaxed is not None
+    monkeypatch.setattr(chosen.contender, "settled", lambda slowdown: 8)
+    assert unreached(search, chosen) is None
+    monkeypatch.setattr(chosen.contender, "settled", lambda slowdown: None)
+    missing = unreached(search, chosen)
+    assert missing is not None
+    assert missing.confidence == 0.9
+
+
+@pytest.mark.parametrize(
+    ("level", "fewer", "saves"),
+    [
+        (0.8, (28.4, 40), True),  # more than a twentieth of 30
+        (0.8, (28.6, 40), False),
+        (0.8, (28.6, 32), True),  # a whole system
+        (0.9, (20.0, 32), True),
+        (0.5, (20.0, 32), False),
+        (None, (20.0, 32), False),
+    ],
+)
+def test_a_narrow_cache_has_to_save_something_at_the_same_confidence(
+    four: tuple[Search, Sized],
+    monkeypatch: pytest.MonkeyPatch,
+    level: float | None,
+    fewer: tuple[float, int],
+    saves: bool,
+) -> None:
+    gpus_exact, gpus = fewer
+    search, chosen = four
+    ready = chosen.ready
+    found = {"systems": 3, "gpus": gpus, "gpus_exact": gpus_exact, "ready": ready}
+    asked = answers(monkeypatch, level=level, **found)
+    narrow = narrow_cache(search, chosen)
+    assert [one.precisions[0].kv for one in asked] == ["fp8"]
+    assert (narrow is not None) is saves
+    if narrow is not None:
+        assert (narrow.systems, narrow.gpus) == (4, gpus)
+        assert narrow.systems_exact == gpus_exact / 8
+        assert narrow.system == "dgx-h100"
+        for loss, published in zip(narrow.losses, cache_losses(), strict=True):
+            percent = published.percent.values()
+            assert (loss.least, loss.most) == (min(percent), max(percent))
+
+
+def test_a_changed_question_is_answered_as_surely_as_the_choice(
+    four: tuple[Search, Sized], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search, chosen = four
+    found = {"systems": 5, "gpus": 48, "gpus_exact": 44.0, "ready": chosen.ready}
+    answers(monkeypatch, level=0.8, **found)
+    changed = _changed(search, chosen, search.question, 0.2, QUICK)
+    assert changed == Changed(
+        change=0.2,
+        systems=6,  # with the spare one
+        systems_exact=5.5,
+        deployment=chosen.ready.trial.identity,
+        gpus=48,
+        reason=None,
+    )
+    rejected = [SimpleNamespace(reason="first"), SimpleNamespace(reason="second")]
+    answers(monkeypatch, level=None, rejected=rejected)
+    nothing = _changed(search, chosen, search.question, -0.2, QUICK)
+    assert (nothing.reason, nothing.systems, nothing.change) == ("first", None, -0.2)
+    answers(monkeypatch, level=None)
+    nothing = _changed(search, chosen, search.question, -0.2, QUICK)
+    assert nothing.reason == NothingMeetsLimits()
+
+
+@pytest.mark.parametrize(
+    ("share", "recorded", "context", "names"),
+    [
+        (0.2, "", 10**6, ["exact", "nearest"]),
+        (0.1, "", 10**6, ["exact", "20%", "nearest"]),
+        (0.0, "chat", 10**6, ["exact", "20%"]),
+        (0.1, "", 1_320, ["exact", "20%"]),  # recorded lengths go beyond
+        (0.1, "", 1_319, ["exact"]),  # 1,200 and 120 tokens
+    ],
+)
+def test_other_spreads_are_those_that_the_question_does_not_have(
+    share: float, recorded: str, context: int, names: list[str]
+) -> None:
+    note = LengthsVary(which=("isl", "osl"), share=share, recorded=recorded)
+    of = replace(
+        question(**SMALL), remarks=(note,), isl=Lengths(mean=1_000.0), osl=Lengths(mean=100.0)
+    )
+    of = replace(of, model=replace(of.model, max_context=context))
+    nearest = min(recorded_lengths().values(), key=lambda row: row.apart(1_000.0, 100.0))
+    found = other_spreads(of)
+    assert list(found) == [nearest.name if name == "nearest" else name for name in names]
+    for variant in found.values():
+        assert (variant.isl.mean, variant.osl.mean) == (1_000.0, 100.0)
+        assert variant.isl.longest + variant.osl.longest <= context
+    assert found["exact"].isl.longest == 1_000
+    if "20%" in found:
+        assert (found["20%"].isl.longest, found["20%"].osl.longest) == (1_200, 120)
+    one = replace(note, which=("isl",))
+    only = other_spreads(replace(of, remarks=(one,)))
+    assert all(variant.osl == of.osl for variant in only.values())
+    assert other_spreads(replace(of, remarks=())) == {}

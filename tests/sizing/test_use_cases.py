@@ -12,17 +12,41 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.questions import question
+from tests.plan.candidates import candidate
+from tests.questions import plans_with, question
 from tests.sizing.mixtures import KINDS, asked
 from tonnage.cost.options import with_cost_together
-from tonnage.plan.use_cases import Arrangement, UseCasePool, UseCases
+from tonnage.plan.candidate import Identity
+from tonnage.plan.limit import Breach, limit_of
+from tonnage.plan.reason import (
+    Behind,
+    NeedsMoreGpus,
+    NothingMeetsLimits,
+    Outdone,
+    Rejected,
+    rejected,
+)
+from tonnage.plan.use_cases import Arrangement, NotShared, UseCasePool, UseCases
 from tonnage.report.plans.use_cases import use_cases_text
 from tonnage.report.writers.terminal import terminal
+from tonnage.results.metrics import Latencies
 from tonnage.sizing.fleet.standby import Failures, Reserve
 from tonnage.sizing.mixture import Mixture
 from tonnage.sizing.planner import size
-from tonnage.sizing.use_cases import Asked, _arranged, _case, _deployments, use_cases
+from tonnage.sizing.use_cases import (
+    Asked,
+    _arranged,
+    _case,
+    _deployments,
+    _fewest,
+    _options,
+    _shared,
+    use_cases,
+)
 from tonnage.spec.catalog.price_list import catalog_prices
+from tonnage.spec.deployment import parse_limit
+
+few_parts = plans_with()
 
 
 def answered(*cases: Asked) -> UseCases:
@@ -262,3 +286,137 @@ def test_each_use_case_pays_its_share_of_the_peak_and_of_the_year() -> None:
     (pool,) = found.shared.pools
     exact = {case.name: case.instances_exact for case in pool.cases}
     assert found.shared.shares[0].at_peak == pytest.approx(exact["chat"] / sum(exact.values()))
+
+
+# Without a search: the options of a use case, the fewest instances, and which deployment is taken.
+
+
+def identity(tp: int, *, precision: str = "fp8", gpu: str = "h100-sxm-80gb") -> Identity:
+    return Identity(
+        gpu=gpu, precision=precision, tp=tp, engine="vllm-0.32", engine_preset="vllm-0.32"
+    )
+
+
+def of_plan(*candidates: Any, rejected: tuple[Rejected, ...] = (), **demand: Any) -> Asked:
+    """A use case of 100 requests/s with these candidates."""
+    of = question(peak_rps=100)
+    plan = SimpleNamespace(candidates=candidates, rejected=rejected)
+    return Asked(name="chat", question=replace(of, **demand), plan=plan)  # type: ignore[arg-type]
+
+
+def test_what_a_plan_left_out_is_tried_with_the_fewest_instances_that_it_may_take() -> None:
+    """Deployments that a closed form or a comparison left out, the fewest GPUs first: 100 requests/s
+    at 10 a GPU are 10 GPUs, and two and a half systems 20."""
+    other = identity(1)
+    left_out = (
+        rejected(identity(2), NeedsMoreGpus(gpus=24, systems_exact=2.5, other=other, other_gpus=8)),
+        rejected(identity(4), Outdone(at_most_per_gpu=10.0, other=other, needed_per_gpu=12.0)),
+        rejected(identity(8), Outdone(at_most_per_gpu=0.0, other=other, needed_per_gpu=12.0)),
+        rejected(
+            identity(1, precision="fp16"),
+            Behind(
+                breach=Breach(limit=limit_of(parse_limit("ttft", "1s")), value_ms=1.0),
+                requests_per_second=1.0,
+                per_gpu=8.0,
+                other=other,
+            ),
+        ),
+        rejected(identity(1, gpu="l4"), left(other)),
+        replace(rejected(identity(2), left(other)), engine="vllm-0.32+mtp"),
+        rejected(identity(1), NothingMeetsLimits()),
+    )
+    options = _options(of_plan(rejected=left_out))
+    assert [
+        (one.pool.tp, one.pool.precision, one.pool.instances, one.pool.instances_exact)
+        for one in options
+    ] == [
+        (4, "fp8", 3, pytest.approx(2.5)),
+        (1, "fp16", 13, pytest.approx(12.5)),
+        (2, "fp8", 10, pytest.approx(10.0)),
+    ]
+    assert [one.rank for one in options] == [0, 1, 2]
+    assert all(one.left_out and not one.sized for one in options)
+    assert {(one.pool.system, one.pool.gpus_per_system) for one in options} == {("dgx-h100", 8)}
+
+
+def left(other: Identity) -> NeedsMoreGpus:
+    return NeedsMoreGpus(gpus=8, systems_exact=1.0, other=other, other_gpus=8)
+
+
+def test_the_pools_of_a_plan_are_by_division_or_as_it_has_them() -> None:
+    """Two and a half systems of four instances are ten; a job's are the whole systems without the
+    spare one and one on standby."""
+    of = candidate(tp=2, systems=5, systems_exact=2.5)
+    (drawn,) = _options(of_plan(of))
+    assert (drawn.pool.instances, drawn.pool.instances_exact, drawn.pool.cases) == (10, 10.0, ())
+    assert (drawn.rank, drawn.sized, drawn.left_out) == (0, False, False)
+    standing = replace(of, standby=SimpleNamespace(extra_systems=1), systems_exact=4.0)
+    job = of_plan(
+        standing, load="closed", spare=1, rejected=(rejected(identity(2), left(identity(1))),)
+    )
+    (option,) = _options(job)
+    assert (option.pool.instances, option.pool.instances_exact, option.sized) == (12, 16.0, True)
+    (case,) = option.pool.cases
+    assert (case.name, case.requests_per_second, case.instances_exact) == ("chat", 100.0, 16.0)
+    assert (case.limits, case.ttft_ms) == ((), Latencies())
+    wide = candidate(tp=8, pp=2, systems=6, systems_exact=5.0, instances=3)
+    (of_two,) = _options(of_plan(wide))
+    assert (of_two.pool.instances, of_two.pool.instances_exact) == (3, 2.5)
+
+
+@pytest.mark.parametrize("start", [1, 2, 5, 19, 40, 60])
+@pytest.mark.parametrize("needs", [1, 2, 18, 41, 60, 61])
+def test_the_fewest_instances_that_hold(start: int, needs: int) -> None:
+    """Up to sixty: from a number on every limit holds."""
+
+    def run(count: int) -> Any:
+        ran.append(count)
+        return SimpleNamespace(holds=count >= needs, worst=("chat", count), count=count)
+
+    ran: list[int] = []
+    count, found = _fewest(SimpleNamespace(run=run), start, 60)  # type: ignore[arg-type]
+    if needs > 60:
+        assert (count, found) == (60, ("chat", max(ran)))
+    else:
+        assert (count, found.count, found.holds) == (needs, needs, True)  # type: ignore[union-attr]
+    assert max(ran) <= 60
+    assert _fewest(SimpleNamespace(run=run), 0, 60) == (60, None)  # type: ignore[arg-type]
+
+
+def test_a_shared_pool_is_the_best_of_four_deployments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By GPUs of whole systems, then by those in use; a broken limit says why there is none."""
+    kinds = [
+        SimpleNamespace(gpu="h100", precision="fp8", parallelism=n, engine="e", engine_preset="e")
+        for n in range(6)
+    ]
+    broken = NotShared(code="limit", case="chat", breach=SimpleNamespace())
+    pools: dict[int, Any] = {}
+    looked: list[tuple[int, int]] = []
+
+    def one_pool(tried: Any, one: Any, most: int, spare: int, *, by_priority: bool) -> Any:
+        looked.append((one.parallelism, most))
+        return pools.get(one.parallelism, NotShared(code="limit"))
+
+    monkeypatch.setattr("tonnage.sizing.use_cases._one_pool", one_pool)
+    monkeypatch.setattr("tonnage.sizing.use_cases._deployments", lambda asked: kinds)
+    monkeypatch.setattr("tonnage.sizing.use_cases.together", lambda asked: None)
+    monkeypatch.setattr("tonnage.sizing.use_cases.has_priorities", lambda engine: engine == "p")
+    tried, said = SimpleNamespace(asked=()), list[str]()
+
+    def found(*, by_priority: bool = False) -> Any:
+        looked.clear()
+        return _shared(tried, 80, 1, said.append, by_priority=by_priority)  # type: ignore[arg-type]
+
+    for place, (gpus, in_use) in enumerate([(64, 50), (56, 48), (56, 40), (56, 40)]):
+        pools[place] = SimpleNamespace(gpus=gpus, gpus_in_use=in_use, place=place)
+    assert found() == (pools[2], None)
+    assert looked == [(0, 80), (1, 64), (2, 56), (3, 56)]
+    assert said[0] == "shared pool of h100 fp8 0 e"
+    pools.clear()
+    assert found() == (None, NotShared(code="limit"))
+    pools[1] = broken
+    assert found() == (None, broken)
+    assert found(by_priority=True) == (None, NotShared(code="no-priority"))
+    kinds[5].engine_preset = "p"
+    found(by_priority=True)
+    assert looked == [(5, 80)]

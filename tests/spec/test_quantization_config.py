@@ -185,3 +185,11 @@ def test_a_kv_cache_in_a_format_without_a_name_is_said_and_blocks_of_scales_are_
     assert model.reading in "".join(api.memory(model=str(file)).lines())
     file.write_text(json.dumps(LLAMA_8B | {"quantization_config": linear(FP8, FP8_INPUTS)}))
     assert (read_config(file).block_fp8, read_config(file).reading) == (False, "")
+
+
+def test_a_layer_of_5000_digits_is_a_name_like_any_other() -> None:
+    digits = "9" * 5_000
+    texts = [f"model.layers.{digits}.mlp", f"model.layers.{digits}.*", "model.layers.3.mlp"]
+    names = Names.of(texts)
+    assert names.hold(3, "mlp")
+    assert not names.hold(4, "mlp")

@@ -55,7 +55,7 @@ def bench(
 
 
 def run_bench(
-    asked: Bench,
+    bench: Bench,
     *,
     output: Path | None,
     selftest: bool,
@@ -65,17 +65,17 @@ def run_bench(
     """Run what ``prepare_bench`` made; a run that Ctrl-C ends is the last. Raises InputError: a
     folder in use.
     """
-    for question in asked.questions if output is not None else ():
-        check_free(asked.folder(output or Path(), question))
-    _check_descriptors(asked)
-    facts = _facts(asked, selftest)
+    for question in bench.questions if output is not None else ():
+        check_free(bench.folder(output or Path(), question))
+    _check_descriptors(bench)
+    facts = _facts(bench, selftest)
     done: list[Measured] = []
     with tempfile.TemporaryDirectory() as scratch:
-        for place, question in enumerate(asked.questions):
-            folder = None if output is None else asked.folder(output, question)
+        for place, question in enumerate(bench.questions):
+            folder = None if output is None else bench.folder(output, question)
             done.append(
                 _one(
-                    asked,
+                    bench,
                     question,
                     folder=folder,
                     scratch=Path(scratch) / str(place),
@@ -90,7 +90,7 @@ def run_bench(
 
 
 def run_find_max(
-    asked: Bench,
+    bench: Bench,
     *,
     output: Path | None,
     selftest: bool,
@@ -100,26 +100,26 @@ def run_find_max(
     """Search the highest load inside the limits, beginning at the requested one. Raises
     InputError.
     """
-    if not asked.wanted.slo:
+    if not bench.wanted.slo:
         raise InputError(
             f'{option("find_max")}: needs a limit; add {option("slo")} such as "ttft p95<=500ms"'
         )
-    question = asked.questions[0]
+    question = bench.questions[0]
     load = question.arrivals
-    if len(asked.questions) > 1 or isinstance(load, TraceArrivals):
+    if len(bench.questions) > 1 or isinstance(load, TraceArrivals):
         raise InputError(
             f"{option('find_max')}: begins at one load; give one {option('concurrency')} or one"
             f" {option('request_rate')}"
         )
     if output is not None:
         check_free(output)
-    _check_descriptors(asked)
+    _check_descriptors(bench)
     if isinstance(load, OpenLoop) and load.in_flight:
         raise InputError(
             f"{option('concurrency')}: caps the requests in flight, so that a higher rate breaks no"
             " limit; leave it out"
         )
-    facts = _facts(asked, selftest)
+    facts = _facts(bench, selftest)
     closed = isinstance(load, ClosedLoop)
     with tempfile.TemporaryDirectory() as scratch:
         counter = itertools.count()
@@ -133,7 +133,7 @@ def run_find_max(
             )
             at = question.at(value)
             return _one(
-                asked,
+                bench,
                 at,
                 folder=folder,
                 scratch=Path(scratch) / str(place),
@@ -143,19 +143,19 @@ def run_find_max(
             )
 
         start = float(load.concurrency) if isinstance(load, ClosedLoop) else load.rate
-        return find_max(run, asked.wanted.slo, start=start, whole=closed)
+        return find_max(run, bench.wanted.slo, start=start, whole=closed)
 
 
 SPARE_DESCRIPTORS = 64  # For the run's files, the server's metrics, and what Python itself holds
 
 
-def _check_descriptors(asked: Bench) -> None:
+def _check_descriptors(bench: Bench) -> None:
     """Refuse more clients than this user may open connections for. Raises InputError."""
     clients = max(
-        [q.arrivals.concurrency for q in asked.questions if isinstance(q.arrivals, ClosedLoop)],
+        [q.arrivals.concurrency for q in bench.questions if isinstance(q.arrivals, ClosedLoop)],
         default=1,
     )
-    needed, limit = -(-clients // asked.setup.workers) + SPARE_DESCRIPTORS, more_descriptors()
+    needed, limit = -(-clients // bench.setup.workers) + SPARE_DESCRIPTORS, more_descriptors()
     if needed > limit:
         raise InputError(
             f"{option('concurrency')}: {clients} clients need {needed} open files in each client"
@@ -165,7 +165,7 @@ def _check_descriptors(asked: Bench) -> None:
 
 
 def _one(
-    asked: Bench,
+    bench: Bench,
     question: Question,
     *,
     folder: Path | None,
@@ -177,7 +177,7 @@ def _one(
     """Measure one load, into a folder that is kept or into one that is not."""
     load = question.draw()
     watcher = watch(load.words)
-    setup, prompts = asked.setup, asked.setup.prompts
+    setup, prompts = bench.setup, bench.setup.prompts
     # that no earlier load has sent: a server's prefix cache would answer them sooner
     if isinstance(prompts, Prompts):
         setup = replace(setup, prompts=replace(prompts, salt=secrets.randbits(64)))
@@ -191,27 +191,27 @@ def _one(
         load,
         directory=folder or scratch,
         keep=folder is not None,
-        wanted=asked.wanted,
+        wanted=bench.wanted,
         facts=facts,
-        scenario={**asked.scenario, **_load(question), **items},
+        scenario={**bench.scenario, **_load(question), **items},
         provenance=provenance,
         watchers=() if watcher is None else (watcher,),
         metrics=(
-            Scraper(asked.metrics_urls, gpus=asked.gpus)
-            if asked.metrics_urls or asked.gpus is not None
+            Scraper(bench.metrics_urls, gpus=bench.gpus)
+            if bench.metrics_urls or bench.gpus is not None
             else None
         ),
     )
     if folder is not None and not measured.unwritten:
-        for name in asked.exports:
+        for name in bench.exports:
             export(folder, name)
     return measured
 
 
-def _facts(asked: Bench, selftest: bool) -> dict[str, Any]:
+def _facts(bench: Bench, selftest: bool) -> dict[str, Any]:
     """The machine, and a short self-test at the load's own number of clients."""
     clients = [
-        q.arrivals.concurrency for q in asked.questions if isinstance(q.arrivals, ClosedLoop)
+        q.arrivals.concurrency for q in bench.questions if isinstance(q.arrivals, ClosedLoop)
     ]
     streams = min(max(clients, default=64), SELF_TEST_STREAMS)
     return {

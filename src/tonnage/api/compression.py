@@ -23,7 +23,7 @@ def compress(
     held_back: str | Path | None = None,
     lm_eval: tuple[str | Path, str | Path] | None = None,
     dry_run: bool = False,
-    told: Callable[[str], None] = lambda line: None,
+    announce: Callable[[str], None] = lambda line: None,
 ) -> Compressed | str:
     """Make a checkpoint in a narrower format, as ``tonnage compress`` does; or, with ``dry_run``,
     the tool's own script as text.
@@ -64,4 +64,4 @@ def compress(
     checks.check_texts(form, chosen, texts)
     checks.check_here(job)
     checks.check_room(job)
-    return run(job, told)
+    return run(job, announce)

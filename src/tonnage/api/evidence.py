@@ -225,14 +225,14 @@ def calibrate(
     return report
 
 
-def _of_plan(plan: str | Path, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _of_plan(plan: str | Path, settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a plan says of the measured deployment: the columns of a row, and the knobs of its
     engine.
     """
     from tonnage.api.running.plans import planned
 
     for name in ("model", "gpu", "precision", "tp", "engine"):
-        if name in given:
+        if name in settings:
             raise InputError(f"{option(name)}: a plan says it; leave one of the two out")
     choice = planned(plan)
     pool, split = choice.pool, choice.deployment.parallelism

@@ -153,19 +153,21 @@ def sweep(
     )
 
 
-def write_point(name: str, asked: dict[str, Any], folder: str, provenance: dict[str, Any]) -> str:
+def write_point(
+    name: str, arguments: dict[str, Any], folder: str, provenance: dict[str, Any]
+) -> str:
     """Simulate one point and write it, unless another process has meanwhile; its name."""
     from tonnage.api.simulation import simulate
 
     target = Path(folder) / name
     try:
-        run = simulate(**asked)
+        run = simulate(**arguments)
         if not target.exists():
             write_runs(target, [run], provenance)
     except TonnageError as error:
         reason = Path(folder) / LEFT_OUT / f"{name}.json"
         partial = reason.with_name(f".{name}.{os.getpid()}")
-        partial.write_text(json.dumps({"point": asked, "reason": str(error)}), encoding="utf-8")
+        partial.write_text(json.dumps({"point": arguments, "reason": str(error)}), encoding="utf-8")
         partial.replace(reason)
     return name
 

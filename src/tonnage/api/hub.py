@@ -297,9 +297,9 @@ def _token() -> str:
     return token if token.isascii() and token.isprintable() and " " not in token else ""
 
 
-def _get(address: str, most: int, *, begins: bool = False) -> tuple[bytes, Any]:
-    """Fetch at most ``most`` bytes of an address, and its headers; with ``begins`` the first bytes
-    are enough, and with no bytes the headers alone.
+def _get(address: str, most_bytes: int, *, begins: bool = False) -> tuple[bytes, Any]:
+    """Fetch at most ``most_bytes`` bytes of an address, and its headers; with ``begins`` the first
+    bytes are enough, and with no bytes the headers alone.
 
     The token goes to the host of the address alone, and no redirect leads from https to http.
 
@@ -325,18 +325,20 @@ def _get(address: str, most: int, *, begins: bool = False) -> tuple[bytes, Any]:
     if urlsplit(address).scheme not in ("http", "https"):
         raise ValueError("HF_ENDPOINT is no address that begins with https://")
     headers = {"User-Agent": "tonnage", "Accept-Encoding": "identity"}
-    headers |= {"Range": f"bytes=0-{most - 1}"} if begins and most else {}
+    headers |= {"Range": f"bytes=0-{most_bytes - 1}"} if begins and most_bytes else {}
     if token := _token():
         headers["Authorization"] = f"Bearer {token}"
-    request = urllib.request.Request(address, headers=headers, method="GET" if most else "HEAD")
+    request = urllib.request.Request(
+        address, headers=headers, method="GET" if most_bytes else "HEAD"
+    )
     ends, text = time.monotonic() + LIMIT_S, b""
     with urllib.request.build_opener(Redirects).open(request, timeout=SOCKET_S) as response:
         while (
-            len(text) <= most
+            len(text) <= most_bytes
             and time.monotonic() < ends
-            and (part := response.read1(most + 1 - len(text)))
+            and (part := response.read1(most_bytes + 1 - len(text)))
         ):
             text += part
-        if len(text) > most and not begins:
-            raise ValueError(f"it is larger than {most:,} bytes")
-        return text[:most], response.headers
+        if len(text) > most_bytes and not begins:
+            raise ValueError(f"it is larger than {most_bytes:,} bytes")
+        return text[:most_bytes], response.headers

@@ -243,16 +243,17 @@ def _sized(answer: ServiceAnswer) -> SizedService:
     )
 
 
-def _words(one: Met) -> str:
-    limit = one.limit
+def _words(outcome: Met) -> str:
+    limit = outcome.limit
     figure = (
         "not every request that counts is answered"
-        if one.seconds == float("inf")
-        else format_duration(one.seconds)
+        if outcome.seconds == float("inf")
+        else format_duration(outcome.seconds)
     )
-    verdict = "holds" if one.holds else "does not hold"
+    verdict = "holds" if outcome.holds else "does not hold"
     return (
-        f"{one.stream}: {limit.statistic} ≤ {format_duration(limit.seconds)} {verdict} ({figure})"
+        f"{outcome.stream}: {limit.statistic} ≤ {format_duration(limit.seconds)} {verdict}"
+        f" ({figure})"
     )
 
 

@@ -457,7 +457,7 @@ def size_measured(
 
 
 def _of_existing(
-    exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable[[Demand], Plan]
+    exists: Sequence[Owned], demand: DemandAsked, plan_for: Callable[[Demand], Plan]
 ) -> Plan:
     """The plan of measured points with what systems that exist carry by them; for that load where
     none is requested.
@@ -466,11 +466,11 @@ def _of_existing(
     from tonnage.sizing.demand import carried_by_existing
     from tonnage.sizing.fleet.existing import measured_existing
 
-    alone = says_no_load(asked)
-    plan = plan_for(carried_by_existing() if alone else demand_asked(asked))
+    alone = says_no_load(demand)
+    plan = plan_for(carried_by_existing() if alone else demand_asked(demand))
     carried = measured_existing(plan, exists).requests_per_second
     plan = plan_for(carried_by_existing(carried)) if alone and carried > 0 else plan
-    return with_day(replace(plan, existing=measured_existing(plan, exists)), asked)
+    return with_day(replace(plan, existing=measured_existing(plan, exists)), demand)
 
 
 def _measured(
@@ -633,24 +633,24 @@ def _names(understood: Sequence[Asked]) -> tuple[str, ...]:
     )
 
 
-def _check(name: str, one: Asked) -> None:
+def _check(name: str, use_case: Asked) -> None:
     """Refuse options of one plan alone. Raises InputError: naming the use case."""
-    if len(one.questions) != 1:
+    if len(use_case.questions) != 1:
         raise InputError(
             f"{name}: {option('model')} names several models; each use-case file must name"
             " exactly one"
         )
-    if one.questions[0].sharing is not None:
+    if use_case.questions[0].sharing is not None:
         raise InputError(
             f"{name}: several use cases are sized for prompts that share nothing so far; leave out"
             " what they share"
         )
-    if one.questions[0].pools is not None:
+    if use_case.questions[0].pools is not None:
         raise InputError(
             f"{name}: {option('disaggregated')} sizes two pools for one use case; drop it, or give"
             " one scenario"
         )
-    written = one.scenario
+    written = use_case.scenario
     parts = (written, written.choice, written.scaling, written.buying, written.demand)
     idle = next(
         (key for key in OF_ONE_PLAN for part in parts if getattr(part, key, None) is not None), None

@@ -219,7 +219,7 @@ def read_conversations(
     above; the first bad line is named.
     """
     where = option("conversation_file")
-    text = read_text(path, where, most=MOST_BYTES)
+    text = read_text(path, where, most_bytes=MOST_BYTES)
 
     if path.suffix.lower() == ".jsonl":
         lines = [

@@ -7,7 +7,6 @@ A connection writes at once, without a buffer between a stamp and its packet.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import socket
 from collections.abc import Callable
@@ -298,13 +297,14 @@ class Connection:
         self._closed(self)
 
     def _writable(self) -> None:
-        with contextlib.suppress(BlockingIOError, InterruptedError):
-            try:
-                sent = self._peer.send(self._waiting)
-            except OSError:
-                self.close()
-                return
-            del self._waiting[:sent]
+        try:
+            sent = self._peer.send(self._waiting)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        del self._waiting[:sent]
         if not self._waiting:
             self._loop.remove_writer(self._peer)
 

@@ -262,7 +262,7 @@ def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float
     above; the first bad line is named.
     """
     where = option("prompt_file")
-    text = read_text(path, where, most=MOST_BYTES)
+    text = read_text(path, where, most_bytes=MOST_BYTES)
     kind = path.suffix.lower()
     if kind == ".json":
         rows = [(*pairs[0], 0) for pairs in share_gpt(text, f"{where}: {path}")]

@@ -135,31 +135,31 @@ def _reported(page: Path | None, output: Path | None) -> Iterator[Path | None]:
         write_page(page, lambda: run_report(read_shown_runs(folder)))
 
 
-def _of(asked: dict[str, Any], *kinds: type[Any]) -> dict[str, Any]:
-    return {field.name: asked.get(field.name) for kind in kinds for field in fields(kind)}
+def _of(flags: dict[str, Any], *kinds: type[Any]) -> dict[str, Any]:
+    return {field.name: flags.get(field.name) for kind in kinds for field in fields(kind)}
 
 
-def _prepared(asked: dict[str, Any]) -> Any:
-    missing = [f"--{name}" for name in ("url", "model") if name not in asked]
+def _prepared(flags: dict[str, Any]) -> Any:
+    missing = [f"--{name}" for name in ("url", "model") if name not in flags]
     if missing:
         raise InputError(
             f"{', '.join(missing)}: missing; for example --url http://127.0.0.1:8000 --model"
             " llama-3.1-8b"
         )
-    return api.prepare_bench(**asked)
+    return api.prepare_bench(**flags)
 
 
-def _find_max(asked: dict[str, Any], output: Path | None, *, selftest: bool, json: bool) -> int:
-    if "request_count" not in asked:
-        asked.setdefault("benchmark_duration", "20s")
-    prepared = _prepared(asked)
+def _find_max(flags: dict[str, Any], output: Path | None, *, selftest: bool, json: bool) -> int:
+    if "request_count" not in flags:
+        flags.setdefault("benchmark_duration", "20s")
+    prepared = _prepared(flags)
     from tonnage.report.measured import maximum
 
     highest = api.run_find_max(
         prepared,
         output=output,
         selftest=selftest,
-        provenance=provenance(asked.get("seed", 0)),
+        provenance=provenance(flags.get("seed", 0)),
         watch=live_view,
     )
     print_answer(lambda: maximum(highest), highest.to_json, json=json)
@@ -167,15 +167,15 @@ def _find_max(asked: dict[str, Any], output: Path | None, *, selftest: bool, jso
     return DONE if highest.load == highest.load and not highest.client_limited else NO_ANSWER
 
 
-def _measure(asked: dict[str, Any], output: Path | None, *, selftest: bool, json: bool) -> int:
-    prepared = _prepared(asked)
+def _measure(flags: dict[str, Any], output: Path | None, *, selftest: bool, json: bool) -> int:
+    prepared = _prepared(flags)
     from tonnage.report.measured import measured
 
     runs = api.run_bench(
         prepared,
         output=output,
         selftest=selftest,
-        provenance=provenance(asked.get("seed", 0)),
+        provenance=provenance(flags.get("seed", 0)),
         watch=live_view,
     )
     points = [run.to_json() for run in runs]

@@ -141,7 +141,7 @@ def rehearse(
     from tonnage.report.verified import rehearsed
 
     rehearsal = api.rehearse(
-        folder, duration=duration, request_rate=request_rate, proxy=proxy, told=say
+        folder, duration=duration, request_rate=request_rate, proxy=proxy, announce=say
     )
     print_answer(
         lambda: rehearsed(rehearsal),
@@ -201,7 +201,7 @@ def compress(
         held_back=held_back,
         lm_eval=lm_eval,
         dry_run=dry_run,
-        told=say,
+        announce=say,
     )
     if isinstance(compression, str):
         sys.stdout.write(compression)

@@ -108,7 +108,7 @@ def _flag(name: str, kind: Any, facts: Mapping[str, Any], group: Group | None) -
     )
 
 
-def leaf_flags(found: Iterable[Leaf]) -> tuple[Flag, ...]:
+def leaf_flags(leaves: Iterable[Leaf]) -> tuple[Flag, ...]:
     """A flag for each leaf of a scenario, with the same name and the same words."""
     return tuple(
         Flag(
@@ -120,7 +120,7 @@ def leaf_flags(found: Iterable[Leaf]) -> tuple[Flag, ...]:
             read=None if leaf.number is None else _reader(leaf),
             aliases=leaf.aliases,
         )
-        for leaf in found
+        for leaf in leaves
     )
 
 
@@ -194,9 +194,9 @@ def refuse(flags: Mapping[str, Any], why: str) -> None:
             raise InputError(f"{option(name)}: {why}")
 
 
-def given(asked: dict[str, Any]) -> dict[str, Any]:
+def given(flags: dict[str, Any]) -> dict[str, Any]:
     """The flags that were given."""
-    return {name: value for name, value in asked.items() if value is not None}
+    return {name: value for name, value in flags.items() if value is not None}
 
 
 def _kind(leaf: Leaf) -> Any:

@@ -174,11 +174,11 @@ def compare(
     )
 
 
-def _beside_plan(run: Path, plan: Path, given: dict[str, Any], *, json: bool) -> None:
+def _beside_plan(run: Path, plan: Path, flags: dict[str, Any], *, json: bool) -> None:
     from tonnage.api.compare import compare_plan
 
     compile_if_needed()
-    run_beside_plan = compare_plan(run, plan, **given)
+    run_beside_plan = compare_plan(run, plan, **flags)
     values = {"run": str(run), "plan": str(plan)}
     print_answer(
         lambda: run_and_plan(run_beside_plan, run.name),
@@ -313,19 +313,19 @@ def workload(
         _fit(Path(file), output, {"model": model, "trace_unit": trace_unit}, json=json)
 
 
-def _describe(file: Path, report: Path | None, asked: dict[str, Any], *, json: bool) -> None:
-    description = api.describe_workload(file, **asked)
+def _describe(file: Path, report: Path | None, flags: dict[str, Any], *, json: bool) -> None:
+    description = api.describe_workload(file, **flags)
     write_page(report, lambda: described(description))
     print_answer(lambda: described(description, figures=False), description.to_json, json=json)
 
 
-def _fit(file: Path, output: Path | None, asked: dict[str, Any], *, json: bool) -> None:
+def _fit(file: Path, output: Path | None, flags: dict[str, Any], *, json: bool) -> None:
     if output is None and not json:
         raise InputError(
             f"{option('output')}: missing; name the file to write, for example {option('output')}"
             " scenario.yaml"
         )
-    fit = api.fit_workload(file, output, **asked)
+    fit = api.fit_workload(file, output, **flags)
     print_answer(lambda: fitted(fit, output), fit.to_json, json=json)
 
 

@@ -79,11 +79,11 @@ def watch(
                 live.update(_drawn(look), refresh=True)
 
 
-def _drawn(found: Watched) -> RenderableType:
+def _drawn(look: Watched) -> RenderableType:
     """The document of a look with its tables drawn by rich; a broken limit is red, a measurement
     outside its interval yellow.
     """
-    document = watched(found)
+    document = watched(look)
     parts: list[RenderableType] = [Text(document.title, style="bold")]
     for section in document.sections:
         for block in section.blocks:
@@ -167,7 +167,7 @@ def demo(
 
     compile_if_needed()
     warm_up()
-    demonstration = api.demo(seconds=seconds, seed=seed, told=say, watch=live_view)
+    demonstration = api.demo(seconds=seconds, seed=seed, announce=say, watch=live_view)
     print_answer(lambda: demonstrated(demonstration), demonstration.to_json, json=json)
 
 

@@ -75,13 +75,13 @@ class Form:
                 " of them out"
             )
 
-    def check(self, known: Sequence[str], what: str) -> None:
+    def check(self, forms: Sequence[str], what: str) -> None:
         """Refuse a form that something does not have. Raises InputError: naming it."""
         for part in fields(self):
-            if getattr(self, part.name) and part.name not in known:
+            if getattr(self, part.name) and part.name not in forms:
                 raise InputError(
                     f"{option(part.name)}: is not there for {what}; there are"
-                    f" {', '.join(map(option, known))}"
+                    f" {', '.join(map(option, forms))}"
                 )
 
 
@@ -123,7 +123,7 @@ def print_plans(plans: Sequence[Plan], form: Form, *, page: str = "report") -> N
         print(_with_flags(terminal(answer_document)))
 
 
-def print_use_cases(found: UseCases, form: Form, *, page: str = "report") -> None:
+def print_use_cases(use_cases: UseCases, form: Form, *, page: str = "report") -> None:
     """Print several use cases on one fleet, in the same forms."""
     from tonnage.report.plans.use_cases import (
         answer_text,
@@ -136,15 +136,15 @@ def print_use_cases(found: UseCases, form: Form, *, page: str = "report") -> Non
     if form.markdown:
         from tonnage.report.writers.terminal import markdown as written
 
-        sys.stdout.write(written(use_cases_report(found)))
+        sys.stdout.write(written(use_cases_report(use_cases)))
     elif form.quiet and not form.json:
-        print(_with_flags(answer_text(found)))
+        print(_with_flags(answer_text(use_cases)))
     elif form.brief:
-        print(_with_flags("\n".join(brief_lines(found))))
+        print(_with_flags("\n".join(brief_lines(use_cases))))
     else:
         print_answer(
-            lambda: use_cases_text(found) if form.full else use_cases_screen(found, page),
-            found.to_json,
+            lambda: use_cases_text(use_cases) if form.full else use_cases_screen(use_cases, page),
+            use_cases.to_json,
             json=form.json,
         )
 

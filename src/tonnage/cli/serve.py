@@ -127,7 +127,7 @@ def serve(
     _together(engine, flags)
 
 
-def _check_flags(engine: str, told: dict[str, Any]) -> None:
+def _check_flags(engine: str, flags: dict[str, Any]) -> None:
     from tonnage.api.running.serve_engine import EngineAsked
 
     flags_by_engine = {
@@ -135,17 +135,17 @@ def _check_flags(engine: str, told: dict[str, Any]) -> None:
         "openvino": _of(OpenvinoArguments, FleetArguments, Apart),
     }
     launched = _of(EngineAsked) | _of(Launched) | {*FRONT}
-    for name in told:
+    for name in flags:
         if name not in flags_by_engine.get(engine, launched):
             raise InputError(
                 f"--{name.replace('_', '-')}: says nothing to --engine {engine}; leave it out"
             )
 
 
-def _launched(engine: str, told: dict[str, Any]) -> None:
-    front = {name: told.pop(name) for name in FRONT if name in told}
-    shown = {name: told.pop(name) for name in SHOWN if name in told}
-    engine_asked = api.EngineAsked(engine=engine, **told)
+def _launched(engine: str, flags: dict[str, Any]) -> None:
+    front = {name: flags.pop(name) for name in FRONT if name in flags}
+    shown = {name: flags.pop(name) for name in SHOWN if name in flags}
+    engine_asked = api.EngineAsked(engine=engine, **flags)
     listed, dry, json = (bool(shown.get(name)) for name in SHOWN[1:])
     if not (listed or dry) and (json or "machine" in shown):
         raise InputError(
@@ -173,21 +173,21 @@ def _launched(engine: str, told: dict[str, Any]) -> None:
         )
         return
     say(start.why)
-    api.serve_engine(start, **front, told=say)
+    api.serve_engine(start, **front, announce=say)
 
 
-def _together(engine: str, asked: dict[str, Any]) -> None:
+def _together(engine: str, flags: dict[str, Any]) -> None:
     from tonnage.serve.server import serve as run
 
     served: Servable
     if engine == "openvino":
-        asked.pop("instances", None)
-        if "router" in asked:
+        flags.pop("instances", None)
+        if "router" in flags:
             raise InputError("--router: there is one instance; add --instances")
-        served = api.serve_openvino(**asked)
+        served = api.serve_openvino(**flags)
         what = f"{served.model} by OpenVINO"
     else:
-        served = api.serve_simulated(**asked)
+        served = api.serve_simulated(**flags)
         kind = "instance" if served.instances == 1 else f"instances behind {served.router}"
         what = f"{served.instances} simulated {kind} of {served.model}"
         if served.rank_ports:
@@ -198,26 +198,26 @@ def _together(engine: str, asked: dict[str, Any]) -> None:
     run(served, lambda port: say(f"{what} on http://{served.host}:{port}/v1"))
 
 
-def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
+def _apart(engine: str, flags: dict[str, Any], logs: Path | None) -> None:
     """Run every instance in a separate process, with the flags that describe one instance."""
-    if "plan" in asked and "instances" not in asked:
+    if "plan" in flags and "instances" not in flags:
         from tonnage.api.running.plans import planned
 
-        asked["instances"] = planned(
-            asked["plan"], coefficients=asked.get("coefficients")
+        flags["instances"] = planned(
+            flags["plan"], coefficients=flags.get("coefficients")
         ).instances
     fleet = {
-        name: asked.pop(name) for name in ("instances", "router", "host", "port") if name in asked
+        name: flags.pop(name) for name in ("instances", "router", "host", "port") if name in flags
     }
-    faults = asked.pop("fault", ())
+    faults = flags.pop("fault", ())
     words = ["--engine", engine]
-    if "plan" in asked:
+    if "plan" in flags:
         words += ["--instances", "1"]
-    for name, value in asked.items():
+    for name, value in flags.items():
         flag = name.replace("_", "-")
         words += (
             [f"--{flag}" if value else f"--no-{flag}"]
             if isinstance(value, bool)
             else [f"--{flag}", str(value)]
         )
-    api.serve_apart(words, faults=faults, **fleet, logs=logs, told=say)
+    api.serve_apart(words, faults=faults, **fleet, logs=logs, announce=say)

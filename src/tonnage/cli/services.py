@@ -25,15 +25,15 @@ def is_service(scenario: Path | None) -> bool:
     return found(scenario)
 
 
-def simulate_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> None:
+def simulate_service(path: Path, flags: Mapping[str, Any], *, json: bool) -> None:
     """Print what a service does under its traffic, or under each of several loads."""
     from tonnage import api
     from tonnage.report.services import served, swept
     from tonnage.results.services import ServiceSweep
 
-    refuse_given(asked, SIMULATED)
+    refuse_given(flags, SIMULATED)
     result = api.simulate_service(
-        path, **{name: value for name, value in asked.items() if name in SIMULATED}
+        path, **{name: value for name, value in flags.items() if name in SIMULATED}
     )
     print_answer(
         lambda: swept(result) if isinstance(result, ServiceSweep) else served(result),
@@ -42,17 +42,17 @@ def simulate_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> Non
     )
 
 
-def size_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> int:
+def size_service(path: Path, flags: Mapping[str, Any], *, json: bool) -> int:
     """Print how many servers a service needs; the exit code."""
     from tonnage import api
     from tonnage.report.services import sized
 
-    refuse_given(asked, SIZED)
-    requests, page = asked.get("requests"), asked.get("report")
+    refuse_given(flags, SIZED)
+    requests, page = flags.get("requests"), flags.get("report")
     answer = api.size_servers(
         path,
         requests=None if requests is None else int(requests),
-        seed=asked.get("seed"),
+        seed=flags.get("seed"),
         curve=page is not None,
     )
     write_page(page, lambda: sized(answer))
@@ -71,7 +71,7 @@ def is_inference(measured: Sequence[Path]) -> bool:
 
 
 def calibrate_service(
-    measured: Sequence[Path], output: Path | None, asked: Mapping[str, Any], *, json: bool
+    measured: Sequence[Path], output: Path | None, flags: Mapping[str, Any], *, json: bool
 ) -> None:
     """Write the service file that measured inferences make, and print how well it predicts their
     loads.
@@ -79,18 +79,18 @@ def calibrate_service(
     from tonnage import api
     from tonnage.report.services import calibrated
 
-    refuse_given(asked, ("include_invalid",))
+    refuse_given(flags, ("include_invalid",))
     service_calibration = api.calibrate_service(
-        measured, output=output, include_invalid=bool(asked.get("include_invalid"))
+        measured, output=output, include_invalid=bool(flags.get("include_invalid"))
     )
     print_answer(
         lambda: calibrated(service_calibration, output), service_calibration.to_json, json=json
     )
 
 
-def refuse_given(asked: Mapping[str, Any], taken: tuple[str, ...] = ()) -> None:
+def refuse_given(flags: Mapping[str, Any], accepted: tuple[str, ...] = ()) -> None:
     """Refuse flags that a service does not take. Raises InputError: naming the first."""
-    unsupported = {name: value for name, value in asked.items() if name not in taken}
+    unsupported = {name: value for name, value in flags.items() if name not in accepted}
     refuse(
         unsupported,
         "a service of models that are not LLMs has no such setting; its file says everything",

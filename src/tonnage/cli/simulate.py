@@ -125,13 +125,13 @@ def simulate(
         _points(scenario, given(asked), json=json)
 
 
-def _grid(asked: dict[str, Any], scenario: Path | None, *, json: bool) -> None:
+def _grid(flags: dict[str, Any], scenario: Path | None, *, json: bool) -> None:
     from tonnage import api
     from tonnage.report.simulated import swept
 
-    grid, folder, on = asked.pop("grid"), asked.pop("output", None), asked.pop("on", "processes")
-    if asked or scenario is not None:
-        name = next(iter(asked), "grid")
+    grid, folder, on = flags.pop("grid"), flags.pop("output", None), flags.pop("on", "processes")
+    if flags or scenario is not None:
+        name = next(iter(flags), "grid")
         raise InputError(
             f"{option(name)}: the grid's file says everything; write it there, under base or over"
         )
@@ -148,14 +148,14 @@ def _grid(asked: dict[str, Any], scenario: Path | None, *, json: bool) -> None:
     )
 
 
-def _lesson(asked: dict[str, Any], *, json: bool) -> None:
+def _lesson(flags: dict[str, Any], *, json: bool) -> None:
     from tonnage import api
     from tonnage.report.simulated import lesson, lesson_sweep
     from tonnage.report.writers.html import write_picture
 
-    timeline, plot = asked.pop("timeline", None), asked.pop("plot", None)
+    timeline, plot = flags.pop("timeline", None), flags.pop("plot", None)
     _check_files(timeline, plot)
-    sweep = api.lesson_sweep(**asked)
+    sweep = api.lesson_sweep(**flags)
     result = sweep.results[0]
     _check_sweep(plot, several=bool(sweep.setting))
     if sweep.setting and timeline is not None:
@@ -174,7 +174,7 @@ def _lesson(asked: dict[str, Any], *, json: bool) -> None:
     print_answer(lambda: swept, sweep.to_json, json=json)
 
 
-def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None:
+def _points(scenario: Path | None, flags: dict[str, Any], *, json: bool) -> None:
     with without_collection():
         from tonnage import api
         from tonnage.report.simulated import simulated, title_of
@@ -182,16 +182,16 @@ def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None
         from tonnage.results.store import check_free
 
     output, timeline, plot = (
-        asked.pop("output", None),
-        asked.pop("timeline", None),
-        asked.pop("plot", None),
+        flags.pop("output", None),
+        flags.pop("timeline", None),
+        flags.pop("plot", None),
     )
     _check_files(timeline, plot)
-    if scenario is None and asked.get("trace") is None and asked.get("mixture") is None:
-        api.check_given(model=asked.get("model"), isl=asked.get("isl"), osl=asked.get("osl"))
+    if scenario is None and flags.get("trace") is None and flags.get("mixture") is None:
+        api.check_given(model=flags.get("model"), isl=flags.get("isl"), osl=flags.get("osl"))
     if output is not None:
         check_free(output)
-    asks = api.simulations_of(scenario, asked)
+    asks = api.simulations_of(scenario, flags)
     _check_sweep(plot, several=len(asks.points) > 1 or len(asks.points[0][1].workloads) > 1)
     for _, point in asks.points:
         if not api.answers_soon(point):

@@ -117,13 +117,13 @@ def size(*scenario: Annotated[Path, Parameter(help=SCENARIO)], **asked: Any) -> 
     return DONE if any(plan.candidates for plan in plans) else NO_ANSWER
 
 
-def _of_classes(scenario: Path | None, asked: Mapping[str, Any]) -> bool:
+def _of_classes(scenario: Path | None, flags: Mapping[str, Any]) -> bool:
     """Whether a question names classes of traffic, each of which is a use case."""
-    if scenario is None and "classes" not in asked:
+    if scenario is None and "classes" not in flags:
         return False
     from tonnage import api
 
-    return bool(api.by_class(scenario, asked))
+    return bool(api.by_class(scenario, flags))
 
 
 OTHER_FORMATS = (
@@ -152,31 +152,31 @@ def _check_output(path: Path | None) -> None:
 
 
 def _answered(
-    scenario: Path | None, asked: dict[str, Any], *, quiet: bool = False
+    scenario: Path | None, flags: dict[str, Any], *, quiet: bool = False
 ) -> tuple[Plan, ...]:
     """Answer with one plan per model, from measured points alone where only these were given."""
     with without_collection():
         from tonnage import api
 
-        if scenario is None and not asked and sys.stdin.isatty() and sys.stdout.isatty():
-            asked = ask()
-        if scenario is None and "benchmarks" in asked:
-            return (api.size_measured(**asked, command=command_line(), today=today()),)
-        understood = api.ask(scenario, **asked)
+        if scenario is None and not flags and sys.stdin.isatty() and sys.stdout.isatty():
+            flags = ask()
+        if scenario is None and "benchmarks" in flags:
+            return (api.size_measured(**flags, command=command_line(), today=today()),)
+        understood = api.ask(scenario, **flags)
         shares = any(question.sharing is not None for question in understood.questions)
         compile_if_needed(quiet=quiet, shares=shares, fleet=not shares)
     with progress_bar("sizing", quiet=quiet) as progress:
         return api.answer(understood, progress=progress, command=command_line(), today=today())
 
 
-def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -> int:
+def _several(scenarios: Sequence[Path], flags: dict[str, Any], output: Output) -> int:
     from tonnage import api
 
     output.form.check(FORMS_OF_USE_CASES, "several use cases")
     compile_if_needed(quiet=bool(output.quiet), fleet=True)
     with progress_bar("sizing", quiet=bool(output.quiet)) as progress:
         use_cases = api.size_use_cases(
-            scenarios, progress=progress, command=command_line(), today=today(), **asked
+            scenarios, progress=progress, command=command_line(), today=today(), **flags
         )
     if output.output is not None:
         from tonnage.results.store import write_json

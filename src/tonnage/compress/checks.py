@@ -108,11 +108,11 @@ def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
     return FORMATS[format]
 
 
-def same_format(made: str, planned: str) -> bool:
+def same_format(checkpoint: str, planned: str) -> bool:
     """Whether a checkpoint in the one precision is what a plan in the other counts on; the KV cache
     is mostly the engine's choice.
     """
-    precision, planned_precision = find_precision(made), find_precision(planned)
+    precision, planned_precision = find_precision(checkpoint), find_precision(planned)
     if precision.weight_format in HALF:
         return planned_precision.weight_format in HALF and (precision.sparse, precision.kv) == (
             planned_precision.sparse,

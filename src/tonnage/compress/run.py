@@ -50,7 +50,7 @@ def folder(tool: str) -> Path:
     return Path(os.environ.get("TONNAGE_TOOLS") or Path(cache) / "tonnage") / tool
 
 
-def python_of(tool: str, told: Callable[[str], None]) -> Path:
+def python_of(tool: str, announce: Callable[[str], None]) -> Path:
     """The Python of a tool's environment, which is made first where it is absent or of other pins.
 
     A copy of the pins is written last, so that an environment whose making was interrupted is made
@@ -67,7 +67,7 @@ def python_of(tool: str, told: Callable[[str], None]) -> Path:
             and python.exists()
         ):
             return python
-        told(
+        announce(
             f"making the environment of {tool} in {place}, once; torch and"
             f" {len(requirements.splitlines())} packages …"
         )
@@ -117,18 +117,18 @@ def recipe_of(job: Job, *, output: Path) -> str:
     )
 
 
-def run(job: Job, told: Callable[[str], None]) -> Compressed:
+def run(job: Job, announce: Callable[[str], None]) -> Compressed:
     """Make the checkpoint, judge it, and move it to its place when whole. Raises InputError:
     refused; TonnageError: the tool fails.
     """
     if job.output.exists():
         raise InputError(f"{option('output')}: {job.output} is there already; name another folder")
-    python = python_of(job.tool, told)
+    python = python_of(job.tool, announce)
     path = job.output.with_name(f".{job.output.name}.{os.getpid()}.partial")
     path.mkdir(parents=True)
     try:
         recipe = recipe_of(job, output=path)
-        figures = _worked(python, job, recipe, path, told)
+        figures = _worked(python, job, recipe, path, announce)
         manifest = _manifest(job, recipe.replace(str(path), str(job.output)), path, figures)
         write_json(path / MANIFEST, manifest)
         path.rename(job.output)
@@ -137,7 +137,7 @@ def run(job: Job, told: Callable[[str], None]) -> Compressed:
     return Compressed(folder=job.output, manifest=manifest)
 
 
-def with_tasks(folder: Path, original: Path, made: Path) -> Compressed:
+def with_tasks(folder: Path, original: Path, checkpoint: Path) -> Compressed:
     """Add the tasks that lm-evaluation-harness ran on both to the manifest. Raises InputError: no
     manifest, result or common task.
     """
@@ -148,7 +148,7 @@ def with_tasks(folder: Path, original: Path, made: Path) -> Compressed:
             f" {option('lm_eval')}"
         )
     manifest = parse_json(read_text(file), str(file), "make the checkpoint again")
-    before, after = task_scores(original), task_scores(made)
+    before, after = task_scores(original), task_scores(checkpoint)
     common = [
         (name, score, after[name])
         for name, score in before.items()
@@ -166,8 +166,8 @@ def with_tasks(folder: Path, original: Path, made: Path) -> Compressed:
     }
     if not tasks:
         raise InputError(
-            f"{option('lm_eval')}: {original} and {made} have no task in common; run lm_eval with"
-            " the same tasks on both"
+            f"{option('lm_eval')}: {original} and {checkpoint} have no task in common; run lm_eval"
+            " with the same tasks on both"
         )
     manifest["figures"]["tasks"] = tasks
     write_json(file, manifest)
@@ -175,13 +175,13 @@ def with_tasks(folder: Path, original: Path, made: Path) -> Compressed:
 
 
 def _worked(
-    python: Path, job: Job, recipe: str, made: Path, told: Callable[[str], None]
+    python: Path, job: Job, recipe: str, checkpoint: Path, announce: Callable[[str], None]
 ) -> dict[str, Any]:
     """Read what the worker measured."""
     instructions = {
         "recipe": recipe,
         "model": str(job.model),
-        "output": str(made),
+        "output": str(checkpoint),
         "texts": {name: str(path) for name, path in job.texts.items()},
         "needs": _needs(job),
         "reload": job.reloaded,
@@ -193,7 +193,7 @@ def _worked(
     }
     report: dict[str, Any] = {}
     words = [str(python), str(Path(__file__).with_name("worker.py"))]
-    with (made / "log").open("w+b") as log:
+    with (checkpoint / "log").open("w+b") as log:
         with subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
         ) as process:
@@ -208,12 +208,12 @@ def _worked(
                     message = json.loads(line)
                     report |= message
                     if "step" in message:
-                        told(f"{message['step']} …")
+                        announce(f"{message['step']} …")
             finally:
                 process.kill()
         log.seek(0)
         last = " | ".join(log.read().decode("utf-8", "replace").strip().splitlines()[-4:])
-    (made / "log").unlink()
+    (checkpoint / "log").unlink()
     if "refused" in report:
         raise InputError(f"{option('format')}: {report['refused']}")
     if "figures" not in report:
@@ -227,9 +227,9 @@ def _needs(job: Job) -> str:
     return named.get(job.form.name, "calibration") if job.form.calibrated(job.tool) else ""
 
 
-def _manifest(job: Job, recipe: str, made: Path, figures: dict[str, Any]) -> dict[str, Any]:
+def _manifest(job: Job, recipe: str, checkpoint: Path, figures: dict[str, Any]) -> dict[str, Any]:
     """The manifest of the checkpoint: its source, recipe, tools and figures."""
-    files = sorted(file for file in made.rglob("*") if file.is_file())
+    files = sorted(file for file in checkpoint.rglob("*") if file.is_file())
     return {
         "schema": SCHEMA,
         "format": job.form.name,
@@ -242,7 +242,7 @@ def _manifest(job: Job, recipe: str, made: Path, figures: dict[str, Any]) -> dic
         "parameters": job.spec.parameters,
         "original_bytes": job.weight_bytes,
         "bytes": sum(file.stat().st_size for file in files if file.suffix == ".safetensors"),
-        "files": {str(file.relative_to(made)): _hash(file) for file in files},
+        "files": {str(file.relative_to(checkpoint)): _hash(file) for file in files},
         "judged": (
             "reloaded by transformers" if job.reloaded else "in memory, before it was written"
         ),

@@ -99,14 +99,14 @@ def windows(folder: str, text: str) -> list[list[int]]:
     return token_windows
 
 
-def compared(original: Any, made: Any, found: list[list[int]]) -> dict[str, float]:
+def compared(original: Any, compressed: Any, prompts: list[list[int]]) -> dict[str, float]:
     """How the next token is predicted by both: perplexity, top-1 agreement, and KL(original ‖ made)
     in nats a token.
     """
     import torch
 
     tokens, same, divergence, losses = 0, 0, 0.0, [0.0, 0.0]
-    for ids in found:
+    for ids in prompts:
         row = torch.tensor([ids])
         with torch.no_grad():
             first, second = (
@@ -115,7 +115,7 @@ def compared(original: Any, made: Any, found: list[list[int]]) -> dict[str, floa
                 .float()
                 .log_softmax(-1)
                 .cpu()
-                for model in (original, made)
+                for model in (original, compressed)
             )
         target = row[0, 1:, None]
         tokens += len(target)
@@ -133,14 +133,14 @@ def compared(original: Any, made: Any, found: list[list[int]]) -> dict[str, floa
     }
 
 
-def weight_errors(original: Any, made: Any) -> dict[str, float]:
+def weight_errors(original: Any, compressed: Any) -> dict[str, float]:
     """Relative error of each matrix that differs: the Frobenius norm of the difference over that of
     the original.
     """
     import torch
 
-    dense = dict(made.named_parameters())
-    for name, module in made.named_modules():
+    dense = dict(compressed.named_parameters())
+    for name, module in compressed.named_modules():
         # of Model Optimizer, which quantizes in memory on request
         quantizer = getattr(module, "weight_quantizer", None)
         if quantizer is not None and getattr(quantizer, "is_enabled", False):
@@ -183,19 +183,21 @@ def work(job: dict[str, Any]) -> None:
     say(figures=figures)
 
 
-def judged(job: dict[str, Any], made: Any, texts: dict[str, list[list[int]]]) -> dict[str, Any]:
+def judged(
+    job: dict[str, Any], compressed: Any, texts: dict[str, list[list[int]]]
+) -> dict[str, Any]:
     """The figures of a model in the format, next to the original's."""
     original = loaded(job["model"])
     figures: dict[str, Any] = {}
     for name, rows in texts.items():
         say(step=f"judging on {name.replace('_', '-')} text")
-        figures[name] = compared(original, made, rows)
+        figures[name] = compared(original, compressed, rows)
     if not texts:
         # compressed weights are unpacked by the first forward pass
-        compared(original, made, [[0, 1]])
+        compared(original, compressed, [[0, 1]])
     if not job["scaled"]:
         say(step="comparing weights")
-        figures["weight_errors"] = weight_errors(original, made)
+        figures["weight_errors"] = weight_errors(original, compressed)
     return figures
 
 

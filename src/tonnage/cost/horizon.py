@@ -231,7 +231,7 @@ class Market:
     """
 
     months: tuple[Month, ...]
-    lead: int = 0
+    lead: int
 
     @cached_property
     def price(self) -> Figure | None:

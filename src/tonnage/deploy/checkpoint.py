@@ -56,31 +56,31 @@ def loading(
     engine: str,
     *,
     vendor: str = "NVIDIA",
-    asked: str | None = None,
+    named_checkpoint: str | None = None,
     planned: Sequence[str] = (),
 ) -> Loading:
     """The checkpoint that an engine (a preset) loads of a model (a catalog id, or the path of a
     config.json) in a number format.
 
-    ``asked`` is the caller's checkpoint, used unchanged; None chooses one from the catalog, or
-    takes the repository that the words of the ``planned`` command name, where that is in the
-    format. Raises InputError: ``asked`` is not a checkpoint name; UnknownName: unknown model,
-    number format or preset.
+    ``named_checkpoint`` is the caller's checkpoint, used unchanged; None chooses one from the
+    catalog, or takes the repository that the words of the ``planned`` command name, where that is
+    in the format. Raises InputError: ``named_checkpoint`` is not a checkpoint name; UnknownName:
+    unknown model, number format or preset.
     """
-    if asked is not None:
+    if named_checkpoint is not None:
         if (
-            not asked.strip()
-            or asked.startswith("-")
-            or any(letter.isspace() for letter in asked.strip())
+            not named_checkpoint.strip()
+            or named_checkpoint.startswith("-")
+            or any(letter.isspace() for letter in named_checkpoint.strip())
         ):
             raise InputError(
-                f"{option('checkpoint')}: '{asked}' is no name of a checkpoint; write owner/name or"
-                " a folder"
+                f"{option('checkpoint')}: '{named_checkpoint}' is no name of a checkpoint; write"
+                " owner/name or a folder"
             )
-        _check_made(asked.strip(), find_precision(precision))
+        _check_made(named_checkpoint.strip(), find_precision(precision))
         return Loading(
-            checkpoint=asked.strip(),
-            told=f"The engine loads `{asked.strip()}`, given with `--checkpoint`.",
+            checkpoint=named_checkpoint.strip(),
+            told=f"The engine loads `{named_checkpoint.strip()}`, given with `--checkpoint`.",
             named=True,
         )
     target, spec = find_precision(precision), find_engine(engine)
@@ -159,7 +159,7 @@ def judged(model: str) -> Judged | None:
         ) from None
 
 
-def _check_made(folder: str, wanted: Precision) -> None:
+def _check_made(folder: str, planned_precision: Precision) -> None:
     """Refuse what ``compress`` wrote in another format than the plan's. Raises InputError: with
     both.
     """
@@ -168,44 +168,47 @@ def _check_made(folder: str, wanted: Precision) -> None:
         return
     precision = find_precision(judgement.precision)
     if (
-        not same_weights(precision.weight_format, wanted.weight_format)
-        or precision.sparse != wanted.sparse
+        not same_weights(precision.weight_format, planned_precision.weight_format)
+        or precision.sparse != planned_precision.sparse
     ):
         raise InputError(
             f"{option('checkpoint')}: {folder} is in {precision.name}, and the plan is for"
-            f" {wanted.name}; size again with {option('precision')} {precision.name}, or make the"
-            " plan's by tonnage compress"
+            f" {planned_precision.name}; size again with {option('precision')} {precision.name},"
+            " or make the plan's by tonnage compress"
         )
 
 
-def _of_published(found: Checkpoint, wanted: Precision) -> str:
+def _of_published(checkpoint: Checkpoint, planned_precision: Precision) -> str:
     sentences = [
-        f"The engine loads `{found.repository}`: {found.model} in {found.format}, licence"
-        f" {found.licence or 'unknown'}."
+        f"The engine loads `{checkpoint.repository}`: {checkpoint.model} in {checkpoint.format},"
+        f" licence {checkpoint.licence or 'unknown'}."
     ]
-    if not same_weights(found.format, wanted.weights):
+    if not same_weights(checkpoint.format, planned_precision.weights):
         sentences.append(
-            f"The plan assumes {wanted.weights}; for the numbers of this checkpoint, size again"
-            f" with `--precision {found.format}`."
+            f"The plan assumes {planned_precision.weights}; for the numbers of this checkpoint,"
+            f" size again with `--precision {checkpoint.format}`."
         )
-    if found.gated:
+    if checkpoint.gated:
         sentences.append(GATED)
     return " ".join(sentences)
 
 
-def _made_at_start(model: str, wanted: Precision, engine: EnginePreset) -> Loading | None:
+def _made_at_start(
+    model: str, planned_precision: Precision, engine: EnginePreset
+) -> Loading | None:
     """The 16-bit checkpoint, with the arguments that make the engine quantise it; None if the
     engine cannot.
     """
-    words = quantised_at_start(model, wanted, engine)
+    words = quantised_at_start(model, planned_precision, engine)
     if not words:
         return None
     half = half_of(model)
     name = half.repository if half else _folder(model, HALF[1])
     text = (
-        f"The engine loads `{name}` in 16 bits and quantises it to {wanted.weights} at start"
-        f" (`{shlex.join(words)}`), because no published {wanted.weights} checkpoint of {model} is"
-        f" known that {engine.name} reads."
+        f"The engine loads `{name}` in 16 bits and quantises it to {planned_precision.weights} at"
+        " start"
+        f" (`{shlex.join(words)}`), because no published {planned_precision.weights} checkpoint of"
+        f" {model} is known that {engine.name} reads."
     )
     if half is None:
         text += " Put the model's 16-bit checkpoint into this folder of every instance."
@@ -214,14 +217,14 @@ def _made_at_start(model: str, wanted: Precision, engine: EnginePreset) -> Loadi
     return Loading(checkpoint=name, told=text, words=words)
 
 
-def _made_first(model: str, wanted: Precision, engine: EnginePreset) -> Loading:
+def _made_first(model: str, planned_precision: Precision, engine: EnginePreset) -> Loading:
     """A folder, with the command that creates the checkpoint in it."""
-    folder = _folder(model, wanted.weights)
+    folder = _folder(model, planned_precision.weights)
     sentence = (
-        f"The engine loads the folder `{folder}`: no published {wanted.weights} checkpoint of"
-        f" {model} is known that {engine.name} reads."
+        f"The engine loads the folder `{folder}`: no published {planned_precision.weights}"
+        f" checkpoint of {model} is known that {engine.name} reads."
     )
-    maker = find_maker(wanted.weights, engine)
+    maker = find_maker(planned_precision.weights, engine)
     if maker is None:
         return Loading(
             checkpoint=folder,

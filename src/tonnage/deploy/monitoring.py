@@ -122,45 +122,46 @@ def rules(service: Service, gpus: str, least: int, *, front: str = "") -> dict[s
     return {"groups": groups}
 
 
-def _slow(one: Objective, window: str) -> str:
+def _slow(objective: Objective, window: str) -> str:
     """Name of the recorded share of a limit over a window."""
-    return f"tonnage:{one.key}_slow:ratio_rate{window}"
+    return f"tonnage:{objective.key}_slow:ratio_rate{window}"
 
 
-def _burning(service: Service, one: Objective) -> Iterator[Any]:
+def _burning(service: Service, objective: Objective) -> Iterator[Any]:
     """The alerts of one limit, the fastest first; none twice at the same share."""
-    if one.budget is None:
-        yield _mean(service, one)
+    if objective.budget is None:
+        yield _mean(service, objective)
         return
     before = 1.0
     for burn in BURNS:
-        share = min(burn.rate * one.budget, HIGHEST_SHARE)
+        share = min(burn.rate * objective.budget, HIGHEST_SHARE)
         if share >= before:
             continue
         before = share
         selector = f'{{deployment="{service.name}"}}'
         expr = (
-            f"{_slow(one, burn.long)}{selector} > {share:g} and {_slow(one, burn.short)}{selector}"
-            f" > {share:g}"
+            f"{_slow(objective, burn.long)}{selector} > {share:g} and"
+            f" {_slow(objective, burn.short)}{selector} > {share:g}"
         )
         summary = (
-            f"{one.label} for {service.served}: more than {share:.0%} of the {one.counted} of"
-            f" {burn.long} and of {burn.short} were slower"
+            f"{objective.label} for {service.served}: more than {share:.0%} of the"
+            f" {objective.counted} of {burn.long} and of {burn.short} were slower"
         )
-        spent = share / one.budget * burn.hours / MONTH_HOURS
-        alert = _alert(service, f"{one.title}_{burn.long}", expr, burn.severity, summary)
+        spent = share / objective.budget * burn.hours / MONTH_HOURS
+        alert = _alert(service, f"{objective.title}_{burn.long}", expr, burn.severity, summary)
         yield noted(
             alert,
-            f"{burn.severity}: {spent:.0%} of the month's budget, which is {one.budget:.0%} of the"
-            f" {one.counted}, in {burn.long}",
+            f"{burn.severity}: {spent:.0%} of the month's budget, which is {objective.budget:.0%}"
+            f" of the {objective.counted}, in {burn.long}",
         )
 
 
-def _mean(service: Service, one: Objective) -> dict[str, Any]:
+def _mean(service: Service, objective: Objective) -> dict[str, Any]:
     """A limit on a mean has no budget: it is broken or it holds."""
-    expr = f"{one.mean('1h')} > {one.limit.seconds:g} and {one.mean('5m')} > {one.limit.seconds:g}"
-    summary = f"{one.label} for {service.served}: the means of 1h and of 5m are above it"
-    return _alert(service, f"{one.title}_1h", expr, "page", summary)
+    limit_s = f"{objective.limit.seconds:g}"
+    expr = f"{objective.mean('1h')} > {limit_s} and {objective.mean('5m')} > {limit_s}"
+    summary = f"{objective.label} for {service.served}: the means of 1h and of 5m are above it"
+    return _alert(service, f"{objective.title}_1h", expr, "page", summary)
 
 
 def _service_rules(service: Service, least: int, front: str) -> Iterator[Any]:
@@ -322,7 +323,7 @@ def gpu_use(service: Service) -> str:
 
 
 def _alert(
-    service: Service, name: str, expr: str, severity: str, told: str, *, wait: str = ""
+    service: Service, name: str, expr: str, severity: str, description: str, *, wait: str = ""
 ) -> dict[str, Any]:
     pending = {"for": wait} if wait else {}
     labels = {"severity": severity, "deployment": service.name}
@@ -331,7 +332,7 @@ def _alert(
         "expr": expr,
         **pending,
         "labels": labels,
-        "annotations": {"summary": told},
+        "annotations": {"summary": description},
     }
 
 
@@ -623,7 +624,7 @@ def _panels(service: Service) -> Iterator[dict[str, Any]]:
         )
 
 
-def _predicted(service: Service, one: Objective) -> dict[str, str]:
+def _predicted(service: Service, objective: Objective) -> dict[str, str]:
     """The panel of what the plan predicts at the peak; nothing where it predicts nothing."""
     peak = service.choice.at_peak
     if peak is None:
@@ -633,8 +634,8 @@ def _predicted(service: Service, one: Objective) -> dict[str, str]:
         "itl": peak.itl_ms,
         "tpot": peak.tpot_ms,
         "e2e": peak.e2e_ms,
-    }[one.limit.metric]
-    value = getattr(latencies, one.limit.statistic, None)  # none of a share
+    }[objective.limit.metric]
+    value = getattr(latencies, objective.limit.statistic, None)  # none of a share
     return {} if value is None else {"plan: at the peak": _line(value / 1e3)}
 
 

@@ -121,15 +121,15 @@ def _labels(service: Service) -> dict[str, str]:
     return {"environment": "tonnage", "release": service.name}
 
 
-def _probe(one: Mapping[str, Any]) -> dict[str, Any]:
+def _probe(probe: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a probe: the port by its number, and without fields that the chart's values do not
     have.
     """
-    get = {**one["httpGet"], "port": PORT}
+    get = {**probe["httpGet"], "port": PORT}
     return {
         "initialDelaySeconds": 0,
-        "periodSeconds": one["periodSeconds"],
-        "failureThreshold": one["failureThreshold"],
+        "periodSeconds": probe["periodSeconds"],
+        "failureThreshold": probe["failureThreshold"],
         "httpGet": get,
     }
 

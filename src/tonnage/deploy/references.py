@@ -86,15 +86,15 @@ def at(value: Any, *path: str) -> Any:
     return value
 
 
-def pods_of(one: Written) -> Iterator[Pods]:
+def pods_of(manifest: Written) -> Iterator[Pods]:
     """The pods that an object makes."""
-    spec, owner = one.value.get("spec") or {}, f"{one.kind}/{one.name}"
+    spec, owner = manifest.value.get("spec") or {}, f"{manifest.kind}/{manifest.name}"
 
     def made(template: Any, replicas: Any, **further: Any) -> Pods:
         labels = {**(at(template, "metadata", "labels") or {}), **further.pop("labels", {})}
         pod = at(template, "spec") or {}
         return Pods(
-            file=one.file,
+            file=manifest.file,
             owner=owner,
             labels=labels,
             spec=pod,
@@ -102,24 +102,24 @@ def pods_of(one: Written) -> Iterator[Pods]:
             **further,
         )
 
-    if one.kind == "Deployment":
+    if manifest.kind == "Deployment":
         yield made(spec.get("template"), spec.get("replicas"))
-    elif one.kind == "LeaderWorkerSet":
+    elif manifest.kind == "LeaderWorkerSet":
         group, named = (
             spec.get("leaderWorkerTemplate") or {},
-            {"leaderworkerset.sigs.k8s.io/name": one.name},
+            {"leaderworkerset.sigs.k8s.io/name": manifest.name},
         )
         leader = group.get("leaderTemplate") or group.get("workerTemplate")
         yield made(leader, spec.get("replicas"), labels={**named, **LEADER_LABELS})
         yield made(group.get("workerTemplate"), spec.get("replicas"), labels=named, answers=False)
-    elif one.kind == "LLMInferenceService":
+    elif manifest.kind == "LLMInferenceService":
         yield made(
             {"spec": spec.get("template")},
             spec.get("replicas"),
             labels=spec.get("labels") or {},
             open=True,
         )
-    elif one.kind == "InferenceService":
+    elif manifest.kind == "InferenceService":
         predictor = spec.get("predictor") or {}
         yield made(
             {"spec": predictor},
@@ -128,10 +128,10 @@ def pods_of(one: Written) -> Iterator[Pods]:
             open="containers" not in predictor,
         )
     # replaces a Deployment of the same folder, whose instances are counted
-    elif one.kind == "NIMService":
-        named = {"app.kubernetes.io/name": one.name}
+    elif manifest.kind == "NIMService":
+        named = {"app.kubernetes.io/name": manifest.name}
         inside = {
-            "name": one.name,
+            "name": manifest.name,
             **{name: spec[name] for name in ("env", "resources") if name in spec},
         }
         claim = {
@@ -145,8 +145,8 @@ def pods_of(one: Written) -> Iterator[Pods]:
             open=True,
             answers=False,
         )
-    elif one.kind == VALUES:
-        engine = one.value["servingEngineSpec"]
+    elif manifest.kind == VALUES:
+        engine = manifest.value["servingEngineSpec"]
         for model in engine.get("modelSpec") or ():
             command, *words = chart_command(engine, model)
             gpus = {model.get("requestGPUType", "nvidia.com/gpu"): model.get("requestGPU", 0)}
@@ -164,7 +164,7 @@ def pods_of(one: Written) -> Iterator[Pods]:
                 model.get("replicaCount"),
                 open=True,
             )
-    elif one.kind == "DynamoGraphDeployment":
+    elif manifest.kind == "DynamoGraphDeployment":
         for part in spec.get("components") or ():
             yield made(part.get("podTemplate"), part.get("replicas"), open=True)
 
@@ -237,16 +237,16 @@ def _made_by_controllers(objects: Sequence[Written]) -> Iterator[tuple[str, str]
 
 
 def _of_object(
-    one: Written, objects: Sequence[Written], pods: Sequence[Pods], named: set[tuple[str, str]]
+    manifest: Written, objects: Sequence[Written], pods: Sequence[Pods], named: set[tuple[str, str]]
 ) -> Iterator[str]:
-    spec = one.value.get("spec") or {}
-    labels = at(one.value, *SELECTED[one.kind]) if one.kind in SELECTED else None
-    if one.kind in SELECTED:
+    spec = manifest.value.get("spec") or {}
+    labels = at(manifest.value, *SELECTED[manifest.kind]) if manifest.kind in SELECTED else None
+    if manifest.kind in SELECTED:
         chosen = [group for group in pods if labels and labels.items() <= group.labels.items()]
         if not chosen:
             yield f"no pod of this folder has the labels {labels}"
-        yield from _ports(one.kind, spec, [group for group in chosen if group.answers])
-    if one.kind == "Deployment":
+        yield from _ports(manifest.kind, spec, [group for group in chosen if group.answers])
+    if manifest.kind == "Deployment":
         missing = (at(spec, "selector", "matchLabels") or {}).items() - (
             at(spec, "template", "metadata", "labels") or {}
         ).items()
@@ -259,19 +259,24 @@ def _of_object(
             f"it scales {target.get('kind', 'Deployment')} {target.get('name')}, which is not in"
             " this folder"
         )
-    yield from _routes(one, objects, named)
-    if one.kind == "RoleBinding":
-        for subject in (one.value.get("roleRef") or {}, *(one.value.get("subjects") or ())):
+    yield from _routes(manifest, objects, named)
+    if manifest.kind == "RoleBinding":
+        for subject in (
+            manifest.value.get("roleRef") or {},
+            *(manifest.value.get("subjects") or ()),
+        ):
             if (subject.get("kind"), subject.get("name")) not in named:
                 yield (
                     f"it binds {subject.get('kind')} {subject.get('name')}, which is not in this"
                     " folder"
                 )
-    if one.kind == "EndpointPickerConfig":
-        plugins = {part.get("name", part.get("type")) for part in one.value.get("plugins") or ()}
+    if manifest.kind == "EndpointPickerConfig":
+        plugins = {
+            part.get("name", part.get("type")) for part in manifest.value.get("plugins") or ()
+        }
         used = [
             part.get("pluginRef")
-            for profile in one.value.get("schedulingProfiles") or ()
+            for profile in manifest.value.get("schedulingProfiles") or ()
             for part in profile.get("plugins") or ()
         ]
         yield from (
@@ -299,9 +304,11 @@ def _ports(kind: str, spec: Mapping[str, Any], pods: Sequence[Pods]) -> Iterator
         )
 
 
-def _routes(one: Written, objects: Sequence[Written], named: set[tuple[str, str]]) -> Iterator[str]:
+def _routes(
+    manifest: Written, objects: Sequence[Written], named: set[tuple[str, str]]
+) -> Iterator[str]:
     """The picker of a pool and the backends of a route."""
-    picker = at(one.value, "spec", "endpointPickerRef")
+    picker = at(manifest.value, "spec", "endpointPickerRef")
     if picker:
         pickers = [
             written
@@ -318,7 +325,7 @@ def _routes(one: Written, objects: Sequence[Written], named: set[tuple[str, str]
                 f"its picker {picker.get('name')} has no port {at(picker, 'port', 'number')} in"
                 " this folder"
             )
-    for rule in (at(one.value, "spec", "rules") or ()) if one.kind == "HTTPRoute" else ():
+    for rule in (at(manifest.value, "spec", "rules") or ()) if manifest.kind == "HTTPRoute" else ():
         for behind in rule.get("backendRefs") or ():
             if (behind.get("kind", "Service"), behind.get("name")) not in named:
                 yield (
@@ -414,17 +421,17 @@ def _declared() -> Mapping[tuple[str, str], Declared]:
     }
 
 
-def read_against(made: Object) -> tuple[str, list[str]]:
+def read_against(manifest: Object) -> tuple[str, list[str]]:
     """The source that an object was read against, or why there is none; and a clause for each
     fault, its place first.
     """
-    declared = _declared().get((str(made["kind"]), str(made["apiVersion"])))
+    declared = _declared().get((str(manifest["kind"]), str(manifest["apiVersion"])))
     if declared is not None:
-        fields = {key: value for key, value in made.items() if key not in HEAD}
+        fields = {key: value for key, value in manifest.items() if key not in HEAD}
         return f"{declared.source} ({declared.licence}, {declared.date})", list(
             _faults(fields, declared.fields, "")
         )
-    whole = _kubernetes(made)
+    whole = _kubernetes(manifest)
     if whole is not None:
         return f"Kubernetes {_version()}", whole
     return (
@@ -528,7 +535,7 @@ def _version() -> str:
     return str(kubernetes_validate.latest_version())
 
 
-def _kubernetes(made: Object, *, depth: int = 0) -> list[str] | None:
+def _kubernetes(manifest: Object, *, depth: int = 0) -> list[str] | None:
     """Faults of an object by Kubernetes' schema, ``depth`` levels left out of their places; None
     where it has none for this kind.
     """
@@ -537,7 +544,7 @@ def _kubernetes(made: Object, *, depth: int = 0) -> list[str] | None:
     import kubernetes_validate
 
     try:
-        kubernetes_validate.validate(dict(made), _version(), strict=True)
+        kubernetes_validate.validate(dict(manifest), _version(), strict=True)
     except kubernetes_validate.SchemaNotFoundError:
         return None
     except kubernetes_validate.ValidationError as fault:

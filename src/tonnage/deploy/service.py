@@ -611,7 +611,7 @@ def service_of(
         pool.precision,
         INSIDE.get(engine.family, engine.name),
         vendor=gpu.vendor,
-        asked=checkpoint,
+        named_checkpoint=checkpoint,
         planned=pool.launch,
     )
     weights = find_precision(pool.precision).weights

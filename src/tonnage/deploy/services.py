@@ -53,7 +53,7 @@ class SizedFiles:
     answer: str  # the sizing in a sentence
 
 
-def service_files(found: SizedFiles, target: str) -> dict[str, str]:
+def service_files(sized_files: SizedFiles, target: str) -> dict[str, str]:
     """The text of each file by its name. Raises InputError: another target, a model without a
     backend, unknown tensors in a pipeline.
     """
@@ -63,7 +63,9 @@ def service_files(found: SizedFiles, target: str) -> dict[str, str]:
             f" {' or '.join(TARGETS)}, not for {target}"
         )
     lacking = [
-        name for name, model in found.service.models.items() if model.backend not in MODEL_FILES
+        name
+        for name, model in sized_files.service.models.items()
+        if model.backend not in MODEL_FILES
     ]
     if lacking:
         raise InputError(
@@ -72,23 +74,24 @@ def service_files(found: SizedFiles, target: str) -> dict[str, str]:
         )
     written = {
         f"repository/{name}/config.pbtxt": pbtxt(model_config(model))
-        for name, model in found.service.models.items()
+        for name, model in sized_files.service.models.items()
     }
-    for name, model in found.service.models.items():
+    for name, model in sized_files.service.models.items():
         written[f"repository/{name}/1/README"] = f"Put {MODEL_FILES[model.backend]} here.\n"
-    for stream in _ensembles(found.service):
+    for stream in _ensembles(sized_files.service):
         written[f"repository/{stream.name}/config.pbtxt"] = pbtxt(
-            ensemble(stream, found.service.models)
+            ensemble(stream, sized_files.service.models)
         )
         written[f"repository/{stream.name}/1/README"] = (
             "A version's folder must be there, though an ensemble has no file.\n"
         )
     if target == "kserve":
         written["inference-service.yaml"] = yaml_text(
-            inference_service(found), head=f"{found.answer}\nKServe's fields are recalled."
+            inference_service(sized_files),
+            head=f"{sized_files.answer}\nKServe's fields are recalled.",
         )
-        written["models-volume.yaml"] = yaml_text(volume(found))
-    written["README.md"] = readme(found, target)
+        written["models-volume.yaml"] = yaml_text(volume(sized_files))
+    written["README.md"] = readme(sized_files, target)
     return written
 
 
@@ -221,37 +224,37 @@ def _sources(stream: Stream, place: int, models: Mapping[str, ServedModel]) -> d
     return {tensor.name: between for tensor, (_, between) in zip(tensors, offered, strict=True)}
 
 
-def inference_service(found: SizedFiles) -> dict[str, Any]:
+def inference_service(sized_files: SizedFiles) -> dict[str, Any]:
     """KServe's service: as many Tritons as the sizing asks for."""
-    gpus = {"nvidia.com/gpu": found.service.gpus}
+    gpus = {"nvidia.com/gpu": sized_files.service.gpus}
     model = {
         "modelFormat": {"name": "triton"},
         "runtime": "kserve-tritonserver",
         "protocolVersion": "v2",
-        "storageUri": f"pvc://{found.name}-models/repository",
+        "storageUri": f"pvc://{sized_files.name}-models/repository",
         "resources": {"limits": gpus, "requests": gpus},
     }
     return {
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
-        "metadata": {"name": found.name},
+        "metadata": {"name": sized_files.name},
         "spec": {
             "predictor": {
-                "minReplicas": noted(found.servers, found.answer),
-                "maxReplicas": found.servers,
+                "minReplicas": noted(sized_files.servers, sized_files.answer),
+                "maxReplicas": sized_files.servers,
                 "model": model,
             }
         },
     }
 
 
-def volume(found: SizedFiles) -> dict[str, Any]:
+def volume(sized_files: SizedFiles) -> dict[str, Any]:
     """Write the volume of the model repository, which every server mounts."""
     note = "Several nodes read it: a storage class with ReadWriteMany. Set the size of your models."
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": f"{found.name}-models"},
+        "metadata": {"name": f"{sized_files.name}-models"},
         "spec": {
             "accessModes": noted(["ReadWriteMany"], note),
             "resources": {"requests": {"storage": "10Gi"}},
@@ -259,15 +262,15 @@ def volume(found: SizedFiles) -> dict[str, Any]:
     }
 
 
-def readme(found: SizedFiles, target: str) -> str:
+def readme(sized_files: SizedFiles, target: str) -> str:
     """The page in Markdown: the models' files, the start, the measurement."""
-    service = found.service
+    service = sized_files.service
     files = "\n".join(
         f"| `repository/{name}/1` | `{MODEL_FILES[model.backend]}` |"
         for name, model in service.models.items()
     )
     start = (
-        f"docker run --detach --name {found.name} --gpus {service.gpus} --publish 8000:8000"
+        f"docker run --detach --name {sized_files.name} --gpus {service.gpus} --publish 8000:8000"
         f" --publish 8002:8002 \\\n    --volume $PWD/repository:/models {SERVER} tritonserver"
         " --model-repository /models\ncurl --fail --retry 100 --retry-connrefused --retry-delay 5"
         " http://127.0.0.1:8000/v2/health/ready"
@@ -275,8 +278,9 @@ def readme(found: SizedFiles, target: str) -> str:
     if target == "kserve":
         start = (
             "kubectl apply --filename models-volume.yaml --filename inference-service.yaml\n"
-            f"kubectl wait inferenceservice/{found.name} --for condition=Ready --timeout 600s\n"
-            f"kubectl port-forward service/{found.name}-predictor 8000:80 &"
+            f"kubectl wait inferenceservice/{sized_files.name} --for condition=Ready"
+            " --timeout 600s\n"
+            f"kubectl port-forward service/{sized_files.name}-predictor 8000:80 &"
         )
     bench = "tonnage bench --url 127.0.0.1:8000 --endpoint-type infer --binary-tensors"
     loads = [
@@ -314,12 +318,12 @@ def readme(found: SizedFiles, target: str) -> str:
     )
     further = (
         ""
-        if target == "kserve" or found.servers == 1
-        else f"\nStart {found.servers} such servers behind a load balancer.\n"
+        if target == "kserve" or sized_files.servers == 1
+        else f"\nStart {sized_files.servers} such servers behind a load balancer.\n"
     )
-    return f"""# {" ".join(service.title.split()) or found.name} with {"KServe" if target == "kserve" else "Triton"}
+    return f"""# {" ".join(service.title.split()) or sized_files.name} with {"KServe" if target == "kserve" else "Triton"}
 
-{paragraph(found.answer)}
+{paragraph(sized_files.answer)}
 
 | folder | file to put there |
 |---|---|
@@ -333,7 +337,7 @@ Measure the times of batches, write them into the service file and size again; t
 
 ```sh
 {chr(10).join(times)}
-tonnage calibrate {shlex.quote(found.source)} {" ".join(f"runs/{name}" for name in sizes)} --output measured.yaml
+tonnage calibrate {shlex.quote(sized_files.source)} {" ".join(f"runs/{name}" for name in sizes)} --output measured.yaml
 tonnage size measured.yaml
 {chr(10).join(loads)}
 ```

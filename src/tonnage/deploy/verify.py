@@ -37,6 +37,7 @@ ROUTER = "router.yaml"  # What runs the router before several kinds of systems
 METRIC = re.compile(r"\b(?:vllm|sglang):[a-z]+_\w+|\btrtllm_\w+_(?:seconds|total)\w*")
 FLAGS = {"VLLM_ADDITIONAL_ARGS", "NIM_PASSTHROUGH_ARGS"}  # Variables that hold an engine's flags
 
+ENGINE_NAMES = ("engine", "main")  # Containers that hold an engine
 STARTED = [[module] for module in ("sglang.launch_server", *MODULES.values())]
 """The third word of a command "python3 -m …" that starts an engine."""
 
@@ -296,8 +297,15 @@ def _engines(
         f"{service.interface.name} in the catalog ({service.interface.source.partition(' (')[0]},"
         f" {service.interface.date})"
     )
+    simulated = _simulated(replace(service, simulated=True).argv)
     for file, name, words, config in _commands(values, pods):
         wrong = service.interface.fault(words, config)
+        if words and words[0][:1] != "-" and not _is_engine(words):
+            wrong = (
+                ""
+                if _simulated(words) == simulated
+                else "its command is neither an engine's nor that of the plan's simulated engine"
+            )
         faults += [f"{file}: {name}: {wrong}"] if wrong else []
         yield Part(file=file, name=name, against=f"flags of {table}")
 
@@ -410,8 +418,8 @@ def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iter
                 )
                 or {}
             )
-            if _is_engine(words):
-                engine = as_engine(words) if words[2] in MODULES.values() else words
+            if words and (container.get("name") in ENGINE_NAMES or _is_engine(words)):
+                engine = as_engine(words) if words[2:3] and words[2] in MODULES.values() else words
                 yield group.file, f"{group.owner} {container.get('name')}", engine, config
             for entry in container.get("env") or ():
                 if entry.get("name") in FLAGS:
@@ -430,7 +438,7 @@ def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iter
                     *(compose_service.get("command") or ()),
                 )
             ]
-            if _is_engine(words):
+            if words and name.startswith("instance-"):
                 yield file, name, words, configs.get(FILE, {})
     for application in at(_first(values, "serve.yaml"), "applications") or ():
         for llm_config in at(application, "args", "llm_configs") or ():
@@ -443,6 +451,14 @@ def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iter
     for file in values:
         if file.endswith("/1/model.json"):
             yield file, "vLLM's arguments", list(_as_flags(_first(values, file) or {})), {}
+
+
+def _simulated(words: Sequence[str]) -> list[str]:
+    """The words of a simulated engine without what targets write differently: the
+    program, the folder of the plan, the port and the served name, which are the last.
+    """
+    names = [PLAN if word.endswith(f"/{PLAN}") else word for word in words]
+    return [word for word in names[:-3] if word != "tonnage"]
 
 
 def _is_engine(words: Sequence[str]) -> bool:

@@ -294,7 +294,7 @@ ENVIRONMENT: list[Any] = [
 
 
 def probes(
-    service: Service, told: str = "", ready: str = "/health", live: str = "/health"
+    service: Service, comment: str = "", ready: str = "/health", live: str = "/health"
 ) -> dict[str, Any]:
     """Start-up by the size of the model, with a comment (default: what the allowance is made of),
     then readiness and liveness by paths.
@@ -303,7 +303,7 @@ def probes(
     tries = math.ceil(service.startup_seconds / PROBE_S)
     start = {**ask_ready, "periodSeconds": PROBE_S, "timeoutSeconds": 5, "failureThreshold": tries}
     return {
-        "startupProbe": noted(start, told or startup_line(service)),
+        "startupProbe": noted(start, comment or startup_line(service)),
         "readinessProbe": {
             **ask_ready,
             "periodSeconds": 5,
@@ -526,10 +526,10 @@ def _behaviour(service: Service) -> dict[str, Any]:
     }
 
 
-def _bounds(service: Service, least: str, most: str) -> dict[str, Any]:
+def _bounds(service: Service, least: str, highest: str) -> dict[str, Any]:
     return {
         least: noted(service.least_instances, least_line(service)),
-        most: noted(service.pool.instances, "The plan's instances, spare ones included."),
+        highest: noted(service.pool.instances, "The plan's instances, spare ones included."),
     }
 
 

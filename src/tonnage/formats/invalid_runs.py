@@ -123,12 +123,12 @@ class InvalidRuns:
         """Say what is to be known of a point that counts."""
         self.met.append(InvalidRun(run=where, why=what, counts=True, option=""))
 
-    def check(self, taken: Sized) -> None:
+    def check(self, rows: Sized) -> None:
         """Refuse measurements of which nothing is left. Raises InputError: nothing was taken, and
         what there was is left out.
         """
         left_out = [run for run in self.met if not run.counts]
-        if len(taken) or not left_out:
+        if len(rows) or not left_out:
             return
         more = f" Of {len(left_out) - 1} more runs it is the same." if len(left_out) > 1 else ""
         raise InputError(f"no valid measurement is left: {left_out[0].sentence}{more}")

@@ -99,7 +99,7 @@ class Measurement:
     soft: frozenset[str] = frozenset()
     whole_run: bool = False  # whether the source is the report of one run, not a line of a table
 
-    def completed(self, given: Values) -> dict[str, Any]:
+    def completed(self, defaults: Values) -> dict[str, Any]:
         """The values, with what was given where the file says nothing, and in place of a measured
         mean length within 5 %.
 
@@ -108,14 +108,14 @@ class Measurement:
         """
         loads = {name for name in LOADS if name in self.values}
         merged: dict[str, Any] = {
-            name: value for name, value in given.items() if not (loads and name in LOADS)
+            name: value for name, value in defaults.items() if not (loads and name in LOADS)
         }
         merged |= self.values
         if {"request_rate", "concurrency"} <= merged.keys():
             merged[IN_FLIGHT] = merged.pop("concurrency")
-        for name in self.soft & given.keys() & self.values.keys():
-            if abs(merged[name] - int(given[name])) <= NEAR * int(given[name]):
-                merged[name] = given[name]
+        for name in self.soft & defaults.keys() & self.values.keys():
+            if abs(merged[name] - int(defaults[name])) <= NEAR * int(defaults[name]):
+                merged[name] = defaults[name]
         for name in REQUIRED:
             if name not in merged:
                 column = "" if self.whole_run else f"add a column {name}, or "
@@ -138,13 +138,13 @@ class Measurement:
 
 
 def measurements(
-    path: Path | str, given: Values | None = None, invalid: InvalidRuns | None = None
+    path: Path | str, defaults: Values | None = None, invalid: InvalidRuns | None = None
 ) -> Iterator[Measurement]:
     """Every measured point of a file or folder, whatever its format.
 
     Args:
-        given: what the caller knows: any of model, gpu, precision, tp, pp, isl, osl, engine and a
-            load.
+        defaults: what the caller knows: any of model, gpu, precision, tp, pp, isl, osl, engine and
+            a load.
         invalid: decides on points that are not to be believed or not simulated, and remembers them;
             they are left out without it.
 
@@ -153,7 +153,7 @@ def measurements(
     """
     path, invalid = Path(path), invalid or InvalidRuns()
     if not _is_folder(path) and path.suffix.lower() not in (".json", LINES) and not is_report(path):
-        yield from _table(read_table(path), given or {}, invalid)
+        yield from _table(read_table(path), defaults or {}, invalid)
         return
     for number, (where, values) in enumerate(_runs(path, invalid), start=1):
         if _fits(where, values, invalid):
@@ -213,9 +213,9 @@ def _is_folder(path: Path) -> bool:
         ) from None
 
 
-def _table(table: Table, given: Values, invalid: InvalidRuns) -> Iterator[Measurement]:
+def _table(table: Table, defaults: Values, invalid: InvalidRuns) -> Iterator[Measurement]:
     """The lines of a table whose load can be simulated, once its columns are enough."""
-    missing = [name for name in REQUIRED if name not in table.headers and name not in given]
+    missing = [name for name in REQUIRED if name not in table.headers and name not in defaults]
     if missing:
         present_columns = ", ".join(table.headers) or "none that is known"
         raise InputError(
@@ -223,7 +223,7 @@ def _table(table: Table, given: Values, invalid: InvalidRuns) -> Iterator[Measur
             f" it has {present_columns}; add it, or give"
             f" {', '.join(option(name) for name in missing)}"
         )
-    if not any(load in table.headers or load in given for load in LOADS):
+    if not any(load in table.headers or load in defaults for load in LOADS):
         raise InputError(
             f"{table.path}: no column says the load; it needs batch, concurrency or request_rate"
         )
@@ -235,11 +235,13 @@ def _table(table: Table, given: Values, invalid: InvalidRuns) -> Iterator[Measur
     for line in table.lines:
         where = f"{table.path}, line {line.number}"
         for name in REQUIRED:
-            if name in table.headers and name not in line.values and name not in given:
+            if name in table.headers and name not in line.values and name not in defaults:
                 raise InputError(
                     f"{where}, column '{table.headers[name]}': is empty; every line needs it"
                 )
-        values = _settled(line.values, str(line.values.get("engine") or given.get("engine") or ""))
+        values = _settled(
+            line.values, str(line.values.get("engine") or defaults.get("engine") or "")
+        )
         if why := values.get(REFUSED):
             invalid.leave_out(where, str(why))
         else:
@@ -389,7 +391,7 @@ def _counted(requests: Requests) -> dict[str, int | float]:
 
 
 def read_measured(
-    path: Path | str, given: Values | None = None, invalid: InvalidRuns | None = None
+    path: Path | str, known_values: Values | None = None, invalid: InvalidRuns | None = None
 ) -> list[dict[str, Any]]:
     """Read the points of a file or folder of any format: one dictionary each, with every key in
     every one of them.
@@ -399,7 +401,7 @@ def read_measured(
     - ``line`` (int): in the file, from 1; where there are no lines, the number of the point;
     - ``model, gpu, precision`` (str, as written); ``tp, isl, osl`` (int): never None;
     - ``pp, ep, dp`` (int, 1 where absent); ``engine, source, layout`` (str or None; the layout is
-      the one in ``given``);
+      the one in ``known_values``);
     - exactly one of ``batch`` (int, static), ``concurrency`` (int, closed loop), ``request_rate``
       (float, Poisson) is not None;
     - ``burstiness`` (float or None) and ``in_flight`` (int or None): of a rate, the shape of its
@@ -420,28 +422,28 @@ def read_measured(
 
     Args:
         path: the file or folder.
-        given: model, gpu, precision, tp, pp, isl, osl, engine where the source does not say them;
-            the model is in place of the name that the report of one run gives, which often is a
-            path, and a file that describes hardware in place of its name.
+        known_values: model, gpu, precision, tp, pp, isl, osl, engine where the source does not say
+            them; the model is in place of the name that the report of one run gives, which often is
+            a path, and a file that describes hardware in place of its name.
         invalid: as in ``measurements``.
 
     Raises:
         InputError: naming file, line or key, and what would be right.
     """
-    defaults, decides = dict(given or {}), invalid or InvalidRuns()
+    defaults, decides = dict(known_values or {}), invalid or InvalidRuns()
     rows = [_row(measurement, defaults) for measurement in measurements(path, defaults, decides)]
     if invalid is None:
         decides.check(rows)
     return rows
 
 
-def _row(measurement: Measurement, given: Values) -> dict[str, Any]:
-    merged = measurement.completed(given)
-    if measurement.whole_run and "model" in given:
-        merged["model"] = given["model"]
+def _row(measurement: Measurement, defaults: Values) -> dict[str, Any]:
+    merged = measurement.completed(defaults)
+    if measurement.whole_run and "model" in defaults:
+        merged["model"] = defaults["model"]
     if (
         measurement.whole_run
-        and is_hardware_file(file := str(given.get("gpu", "")))
+        and is_hardware_file(file := str(defaults.get("gpu", "")))
         and find_gpu(file).name == merged["gpu"]
     ):
         merged["gpu"] = file
@@ -539,7 +541,7 @@ class MeasuredPoint:
 
 
 def read_points(
-    path: Path | str, given: Values | None = None, invalid: InvalidRuns | None = None
+    path: Path | str, known_values: Values | None = None, invalid: InvalidRuns | None = None
 ) -> list[MeasuredPoint]:
     """The measured points of a file or folder of any format that ``measured_files`` knows.
 
@@ -549,15 +551,15 @@ def read_points(
     length.
 
     Args:
-        given: values for what the file does not say: any of model, gpu, precision, tp, pp, isl,
-            osl, engine, concurrency. A length measured as a mean counts as the given one when
+        known_values: values for what the file does not say: any of model, gpu, precision, tp, pp,
+            isl, osl, engine, concurrency. A length measured as a mean counts as the given one when
             within 5 %.
         invalid: as in ``measurements``; where every run is INVALID and left out, that is an error.
 
     Raises:
         InputError: naming file, line and column, and what would be right.
     """
-    defaults = dict(given or {})
+    defaults = dict(known_values or {})
     invalid = invalid or InvalidRuns()
     measured_points = list(measurements(path, defaults, invalid))
     invalid.check(measured_points)
@@ -598,8 +600,8 @@ def _held_back(measurement: Measurement, invalid: InvalidRuns) -> bool:
     return True
 
 
-def _point(measurement: Measurement, given: Values) -> MeasuredPoint:
-    merged = measurement.completed(given)
+def _point(measurement: Measurement, defaults: Values) -> MeasuredPoint:
+    merged = measurement.completed(defaults)
     if "batch" in merged:
         raise InputError(
             f"{measurement.where}: has a static batch; sizing needs concurrency (clients of a"

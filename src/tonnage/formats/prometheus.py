@@ -259,7 +259,7 @@ def curves(documents: Sequence[object], where: str) -> list[Curve]:
 _MATCHER = re.compile(r'\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)', re.ASCII)
 
 
-def selected(found: Sequence[Curve], select: str, where: str) -> list[Curve]:
+def selected(all_curves: Sequence[Curve], select: str, where: str) -> list[Curve]:
     """The series whose labels fit matchers such as ``model_name="llama",instance=~"10.*"``; all
     without any.
 
@@ -271,7 +271,7 @@ def selected(found: Sequence[Curve], select: str, where: str) -> list[Curve]:
             f"{where}: '{shown(select)}' is no list of label matchers; write such as"
             ' model_name="llama"'
         )
-    curves = list(found)
+    curves = list(all_curves)
     for match in matchers:
         pattern = re.compile(match[3] if "~" in match[2] else re.escape(match[3]))
         positive = not match[2].startswith("!")
@@ -290,11 +290,11 @@ SCRAPES = ("job", "service", "endpoint", "container", "prometheus", "replica", "
 ALIKE = 0.03  # Share by which the growth of a counter may differ between two scrapes of a target
 
 
-def once(found: Sequence[Curve]) -> tuple[list[Curve], tuple[str, ...]]:
+def once(curves: Sequence[Curve]) -> tuple[list[Curve], tuple[str, ...]]:
     """The series with each target once, and the labels by which the others of a target differed."""
     series_by_target: dict[tuple[tuple[str, str], ...], list[Curve]] = {}
     labels: dict[str, None] = {}
-    for curve in sorted(found, key=lambda curve: -len(curve.times)):
+    for curve in sorted(curves, key=lambda curve: -len(curve.times)):
         further = SCRAPES if "instance" in curve.labels else ()
         identity = tuple(
             sorted(
@@ -311,26 +311,31 @@ def once(found: Sequence[Curve]) -> tuple[list[Curve], tuple[str, ...]]:
         if not differing:
             before.append(curve)
     chosen_ids = {id(curve) for curves_of in series_by_target.values() for curve in curves_of}
-    return [curve for curve in found if id(curve) in chosen_ids], tuple(labels)
+    return [curve for curve in curves if id(curve) in chosen_ids], tuple(labels)
 
 
-def _same_target(one: Curve, other: Curve) -> tuple[str, ...]:
+def _same_target(first_curve: Curve, second_curve: Curve) -> tuple[str, ...]:
     """The labels by which two series of one target differ; none where they are of two targets: they
     grew unlike.
     """
     names = {
         name
-        for name in {*one.labels, *other.labels}
-        if one.labels.get(name) != other.labels.get(name)
+        for name in {*first_curve.labels, *second_curve.labels}
+        if first_curve.labels.get(name) != second_curve.labels.get(name)
     }
-    if one.name != other.name or not names:
+    if first_curve.name != second_curve.name or not names:
         return ()
-    begin, end = max(one.times[0], other.times[0]), min(one.times[-1], other.times[-1])
+    begin, end = (
+        max(first_curve.times[0], second_curve.times[0]),
+        min(first_curve.times[-1], second_curve.times[-1]),
+    )
     if begin >= end:
         return ()
     import numpy as np
 
-    first, second = (float(curve.grown(np.array([begin, end]))[0]) for curve in (one, other))
+    first, second = (
+        float(curve.grown(np.array([begin, end]))[0]) for curve in (first_curve, second_curve)
+    )
     alike = abs(first - second) <= ALIKE * max(first, second)
     return tuple(sorted(names)) if alike or names <= set(REPLICAS) else ()
 

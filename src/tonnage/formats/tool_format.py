@@ -182,7 +182,7 @@ def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
     line says where.
     """
     source = (request_file(path) or path) if isdir(path) else path
-    text = read_text(source, give="a file with single requests", most=MAX_BYTES)
+    text = read_text(source, give="a file with single requests", most_bytes=MAX_BYTES)
     if source.suffix.lower() == ".csv":
         text = csv_lines(text, str(source))
     return _runs(source, text, lines=source.suffix.lower() in (".jsonl", ".csv"), reading=reading)

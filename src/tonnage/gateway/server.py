@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import logging
 import re
 import signal
 import socket
@@ -30,7 +29,7 @@ from tonnage.formats.prometheus import Page
 from tonnage.gateway.balancer import Asked, Backend, Balancer
 from tonnage.gateway.haproxy import PASSED
 from tonnage.gateway.settings import Settings
-from tonnage.serve.bounded_headers import BoundedStrictHeaders
+from tonnage.serve.bounded_headers import BoundedStrictHeaders, silence_ended_requests
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -555,9 +554,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Running]:
         timeout_keep_alive=limits.keep_alive_s,
         timeout_graceful_shutdown=limits.drain_s,
     )
-    logging.getLogger("uvicorn.error").addFilter(
-        lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut))
-    )
+    silence_ended_requests(Cut)
     with _listening(settings.host, settings.port) as listening:
         server = uvicorn.Server(config)
         async with gateway.watching():

@@ -49,10 +49,10 @@ EXAMPLE: Flat = {
 }
 
 
-def form_of(asked: Mapping[str, Any]) -> str:
+def form_of(question: Mapping[str, Any]) -> str:
     """The form of its demand."""
     return next(
-        (name for name in ("trace", "users", "calls", "job", "mean") if FORMS[name][0] in asked),
+        (name for name in ("trace", "users", "calls", "job", "mean") if FORMS[name][0] in question),
         "peak",
     )
 
@@ -105,11 +105,11 @@ def _of_leaf(leaf: Leaf, texts: list[str]) -> Any:
     return text
 
 
-def query_of(asked: Mapping[str, Any]) -> str:
+def query_of(question: Mapping[str, Any]) -> str:
     """The query of a link to a question."""
     listed = [
         (name, part)
-        for name, value in asked.items()
+        for name, value in question.items()
         for part in (value if isinstance(value, list) else [value])
     ]
     parts = [
@@ -118,15 +118,15 @@ def query_of(asked: Mapping[str, Any]) -> str:
     return urlencode(parts, quote_via=quote, safe=",:<=")
 
 
-def command_of(asked: Mapping[str, Any]) -> str:
+def command_of(question: Mapping[str, Any]) -> str:
     """The command that asks the same."""
-    return shlex.join(["./tonnage", *tokens_of(asked)])
+    return shlex.join(["./tonnage", *tokens_of(question)])
 
 
-def tokens_of(asked: Mapping[str, Any]) -> list[str]:
+def tokens_of(question: Mapping[str, Any]) -> list[str]:
     """Its words after the name of the program."""
     words = ["size"]
-    for name, value in asked.items():
+    for name, value in question.items():
         flag = "class" if name == "classes" else name.replace("_", "-")
         for part in value if isinstance(value, list) else [value]:
             words += (
@@ -242,7 +242,7 @@ OFFERED = (
 _LIMIT = re.compile(r"\s*(mean|p50|p90|p95|p99)\s*<?=?\s*([\d.]+)\s*(ms|s)\s*")
 
 
-def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
+def form(question: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
     """The whole form of a question; ``files`` are those of the run folder."""
     sections = []
     for branch, title in BRANCHES.items():
@@ -251,26 +251,28 @@ def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
             for leaf in LEAVES.values()
             if (leaf.path[0] if len(leaf.path) > 1 else "") == branch and leaf.name not in SHOWN
         ]
-        opened = " open" if any(leaf.name in asked for leaf in mine) else ""
+        opened = " open" if any(leaf.name in question for leaf in mine) else ""
         sections.append(
-            f"<details{opened}><summary>{escape(title)}</summary>{''.join(_leaf(leaf, asked) for leaf in mine)}</details>"  # noqa: E501
+            f"<details{opened}><summary>{escape(title)}</summary>{''.join(_leaf(leaf, question) for leaf in mine)}</details>"  # noqa: E501
         )
     parts = (
-        _model(asked),
+        _model(question),
         _group(
-            "2", "How long are prompts and answers?", _number("isl", asked) + _number("osl", asked)
+            "2",
+            "How long are prompts and answers?",
+            _number("isl", question) + _number("osl", question),
         ),
-        _demand(asked, files),
+        _demand(question, files),
         _group(
             "4",
             "How fast must it be?",
-            _use_cases() + "".join(_limit(metric, asked) for metric in METRICS),
+            _use_cases() + "".join(_limit(metric, question) for metric in METRICS),
         ),
-        _where(asked),
+        _where(question),
         _group(
             "6",
             "Growth, spare, confidence",
-            "".join(_number(name, asked) for name in ("growth", "spare", "confidence")),
+            "".join(_number(name, question) for name in ("growth", "spare", "confidence")),
         ),
         f'<div class="advanced"><h3>Advanced</h3>{"".join(sections)}</div>',
     )
@@ -282,20 +284,20 @@ def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
     )
 
 
-def what_if_form(asked: Mapping[str, Any], base: str) -> str:
+def what_if_form(question: Mapping[str, Any], base: str) -> str:
     """The inputs that move an answer; the rest goes along unseen, as does ``base``, the question
     that it began with.
     """
-    load = FORMS[form_of(asked)][0]
+    load = FORMS[form_of(question)][0]
     moved = tuple(
         name
         for name in ("isl", "osl", load, "confidence")
-        if name in ("confidence", *asked) and name != "trace"
+        if name in ("confidence", *question) and name != "trace"
     )
-    limits = "".join(_limit(metric, asked) for metric in METRICS)
+    limits = "".join(_limit(metric, question) for metric in METRICS)
     hidden = "".join(
         f'<input type="hidden" name="{name}" value="{escape(_value(name, {name: part}))}">'
-        for name, value in asked.items()
+        for name, value in question.items()
         if name not in (*moved, *METRICS)
         for part in (value if isinstance(value, list) else [value])
     )
@@ -306,7 +308,7 @@ def what_if_form(asked: Mapping[str, Any], base: str) -> str:
         ' autocomplete="off">\n'
         '<fieldset><legend>What if it were …</legend><p class="hint">The sliders begin at the plan.'
         " The address keeps every change.</p>"
-        f"{''.join(_number(name, asked) for name in moved)}</fieldset>"
+        f"{''.join(_number(name, question) for name in moved)}</fieldset>"
         f"<fieldset><legend>… within other limits</legend>{limits}</fieldset>{hidden}"
         f'<input type="hidden" name="{BASE}" value="{escape(base)}">'
         f'<div class="actions"><a class="button" href="/what-if?{escape(base)}">Back to the'
@@ -321,8 +323,8 @@ def _group(place: str, title: str, inside: str) -> str:
     )
 
 
-def _value(name: str, asked: Mapping[str, Any]) -> str:
-    value = asked.get(name, "")
+def _value(name: str, question: Mapping[str, Any]) -> str:
+    value = question.get(name, "")
     return (
         ",".join(map(str, value))
         if isinstance(value, list)
@@ -332,12 +334,13 @@ def _value(name: str, asked: Mapping[str, Any]) -> str:
     )
 
 
-def _model(asked: Mapping[str, Any]) -> str:
+def _model(question: Mapping[str, Any]) -> str:
     return _group(
         "1",
         "Which model?",
         '<div class="field whole"><label for="f-model" class="sr">Model</label><input id="f-model"'
-        f' name="model" value="{escape(_value("model", asked))}" list="models" spellcheck="false"'
+        f' name="model" value="{escape(_value("model", question))}" list="models"'
+        ' spellcheck="false"'
         ' placeholder="meta-llama/Llama-3.1-8B-Instruct" hx-get="/models" hx-trigger="input'
         ' changed delay:120ms, focus once" hx-target="#models" hx-swap="innerHTML"'
         ' hx-sync="this:replace" hx-params="model"><datalist id="models"></datalist><p'
@@ -346,7 +349,7 @@ def _model(asked: Mapping[str, Any]) -> str:
     )
 
 
-def _number(name: str, asked: Mapping[str, Any]) -> str:
+def _number(name: str, question: Mapping[str, Any]) -> str:
     """A leaf by its name, with a slider where its range is known."""
     hint = f' placeholder="{escape(HINTS[name])}"' if name in HINTS else ""
     about = f' title="{escape(LEAVES[name].about)}"'
@@ -354,7 +357,7 @@ def _number(name: str, asked: Mapping[str, Any]) -> str:
     return (
         f'<div class="field{" slid" if slider else ""}"><label'
         f' for="f-{name}">{escape(LABELS[name])}</label><input id="f-{name}" name="{name}"'
-        f' value="{escape(_value(name, asked))}" inputmode="decimal"{hint}{about}>{slider}</div>'
+        f' value="{escape(_value(name, question))}" inputmode="decimal"{hint}{about}>{slider}</div>'
     )
 
 
@@ -367,8 +370,8 @@ def _slider(name: str, label: str) -> str:
     )
 
 
-def _demand(asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
-    chosen = form_of(asked)
+def _demand(question: Mapping[str, Any], files: tuple[str, ...]) -> str:
+    chosen = form_of(question)
     radios = "".join(
         f'<input type="radio" id="d-{name}" name="demand"'
         f' value="{name}"{" checked" if name == chosen else ""}><label'
@@ -378,15 +381,15 @@ def _demand(asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
     fields = []
     for leaf in dict.fromkeys(leaf for parts in FORMS.values() for leaf in parts):
         belongs = " ".join(name for name, parts in FORMS.items() if leaf in parts)
-        control = _files("trace", asked, files) if leaf == "trace" else _number(leaf, asked)
+        control = _files("trace", question, files) if leaf == "trace" else _number(leaf, question)
         fields.append(f'<div class="of" data-of="{belongs}">{control}</div>')
     segments = f'<div class="segments" role="radiogroup" aria-label="In which form">{radios}</div>'
-    return _group("3", "How much traffic?", f"{segments}{''.join(fields)}{_classes(asked)}")
+    return _group("3", "How much traffic?", f"{segments}{''.join(fields)}{_classes(question)}")
 
 
-def _classes(asked: Mapping[str, Any]) -> str:
+def _classes(question: Mapping[str, Any]) -> str:
     """A line for each class; closed as long as there is none."""
-    written = asked.get("classes", [])
+    written = question.get("classes", [])
     lines = [written] if isinstance(written, str) else list(written)
     return (
         f"<details{' open' if lines else ''}><summary>Classes of traffic</summary><div"
@@ -399,8 +402,8 @@ def _classes(asked: Mapping[str, Any]) -> str:
     )
 
 
-def _files(name: str, asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
-    chosen = _value(name, asked)
+def _files(name: str, question: Mapping[str, Any], files: tuple[str, ...]) -> str:
+    chosen = _value(name, question)
     options = "".join(
         f"<option{' selected' if file_name == chosen else ''}>{escape(file_name)}</option>"
         for file_name in dict.fromkeys((*filter(None, (chosen,)), *files))
@@ -426,11 +429,11 @@ def _use_cases() -> str:
     )
 
 
-def _limit(metric: str, asked: Mapping[str, Any]) -> str:
+def _limit(metric: str, question: Mapping[str, Any]) -> str:
     """A limit as a statistic and a time; further ones of the metric are kept as they are
     written.
     """
-    written = asked.get(metric, [])
+    written = question.get(metric, [])
     texts = [written] if isinstance(written, str) else list(written)
     match = _LIMIT.fullmatch(texts[0]) if texts else None
     statistic = match[1] if match else ""
@@ -455,21 +458,21 @@ def _limit(metric: str, asked: Mapping[str, Any]) -> str:
     )
 
 
-def _where(asked: Mapping[str, Any]) -> str:
-    chosen = [part.strip() for part in _value("gpu", asked).split(",") if part.strip()]
+def _where(question: Mapping[str, Any]) -> str:
+    chosen = [part.strip() for part in _value("gpu", question).split(",") if part.strip()]
     catalog_gpus = {gpu.name for gpu in gpus()}
     boxes = "".join(
         _box("gpu", name, name, name in chosen)
         for name in (*OFFERED, *(typed for typed in chosen if typed not in OFFERED))
         if name in catalog_gpus or name in chosen
     )
-    ways = _value("where", asked).split(",")
+    ways = _value("where", question).split(",")
     priced = "".join(_box("where", name, title, name in ways) for name, title in WAYS)
     tried, compared = (
         _boxes("gpu", "GPUs to try", "none: the usual ones", boxes),
         _boxes("where", "Costs to compare", "none: all", priced),
     )
-    return _group("5", "Where does it run?", f"{tried}{_number('have', asked)}{compared}")
+    return _group("5", "Where does it run?", f"{tried}{_number('have', question)}{compared}")
 
 
 def _boxes(name: str, title: str, otherwise: str, inside: str) -> str:
@@ -490,8 +493,8 @@ def _box(name: str, value: str, title: str, checked: bool) -> str:
     )
 
 
-def _leaf(leaf: Leaf, asked: Mapping[str, Any]) -> str:
-    value, title = _value(leaf.name, asked), leaf.name.replace("_", " ")
+def _leaf(leaf: Leaf, question: Mapping[str, Any]) -> str:
+    value, title = _value(leaf.name, question), leaf.name.replace("_", " ")
     choices: tuple[str, ...] = next(
         (get_args(part) for part in get_args(leaf.kind) if get_origin(part) is Literal), ()
     )

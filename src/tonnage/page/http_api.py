@@ -91,7 +91,7 @@ async def size(request: Request) -> Response:
     )
     today = datetime.now(tz=UTC).date().isoformat()
     return await _worked(
-        request, desk, "size", asked={}, scenario=document, command=command, today=today
+        request, desk, "size", arguments={}, scenario=document, command=command, today=today
     )
 
 
@@ -113,7 +113,7 @@ async def simulate(request: Request) -> Response:
         raise InputErrors(
             f"{name[:40]}: {message}; see /api/v1/openapi.json" for name, message in faults.items()
         ) from None
-    return await _worked(request, desk, "simulate", scenario=scenario, asked=document)
+    return await _worked(request, desk, "simulate", scenario=scenario, arguments=document)
 
 
 @cache
@@ -139,8 +139,8 @@ async def _worked(request: Request, desk: Desk, kind: str, **given: Any) -> Resp
     )
 
 
-async def _events(desk: Desk, kind: str, given: dict[str, Any]) -> AsyncIterator[str]:
-    async with aclosing(desk.worker.run(kind, **given)) as run:
+async def _events(desk: Desk, kind: str, arguments: dict[str, Any]) -> AsyncIterator[str]:
+    async with aclosing(desk.worker.run(kind, **arguments)) as run:
         async for message in run:
             if "progress" in message:
                 yield event(

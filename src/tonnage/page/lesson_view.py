@@ -104,18 +104,20 @@ async def view(request: Request) -> Response:
     )
 
 
-def player(asked: Mapping[str, str], *, sliders: bool = True) -> str:
+def player(controls: Mapping[str, str], *, sliders: bool = True) -> str:
     """The controls with values that are not the defaults, and the script's places; recorded lessons
     have no ``sliders``.
     """
-    chosen, load = asked.get("way", "in-flight"), asked.get("load", "tick_rate")
+    chosen, load = controls.get("way", "in-flight"), controls.get("load", "tick_rate")
     ways = "".join(
         _segment("way", key, title, key == chosen) for key, (title, _) in BATCHERS.items()
     )
     loads = "".join(_segment("load", key, title, key == load) for key, title in LOADS.items())
-    values = "".join(_slider(name, label, about, asked) for name, (label, about) in NUMBERS.items())
+    values = "".join(
+        _slider(name, label, about, controls) for name, (label, about) in NUMBERS.items()
+    )
     amounts = "".join(
-        f'<div class="of" data-of="{name}">{_slider(name, LOADS[name], about, asked)}</div>'
+        f'<div class="of" data-of="{name}">{_slider(name, LOADS[name], about, controls)}</div>'
         for name, about in LOAD_SLIDERS.items()
     )
     engine = (
@@ -167,10 +169,10 @@ def _segment(name: str, key: str, title: str, checked: bool) -> str:
 
 
 def _slider(
-    name: str, label: str, about: tuple[str, float, float, float], asked: Mapping[str, str]
+    name: str, label: str, about: tuple[str, float, float, float], controls: Mapping[str, str]
 ) -> str:
     default, least, highest, step = about
-    value = escape(asked.get(name, default)[:12])
+    value = escape(controls.get(name, default)[:12])
     return (
         f'<div class="field slid"><label for="l-{name}">{label}</label><output'
         f' for="l-{name}">{value}</output><input type="range" id="l-{name}" name="{name}"'
@@ -196,20 +198,20 @@ def _in_seconds() -> str:
     )
 
 
-def config_of(asked: Mapping[str, str], way: str) -> LessonConfig:
+def config_of(controls: Mapping[str, str], way: str) -> LessonConfig:
     """The lesson that the controls ask for, with one way of batching. Raises InputError: a value
     that cannot be used.
     """
     if way not in BATCHERS:
         raise InputError(f"way: is not one of {', '.join(BATCHERS)}")
-    load = asked.get("load", "tick_rate")
+    load = controls.get("load", "tick_rate")
     if load not in LOADS:
         raise InputError(f"load: is not one of {', '.join(LOADS)}")
     defaults = {name: default for name, (_, (default, *_)) in NUMBERS.items()} | {
         load: LOAD_SLIDERS[load][0]
     }
     values: dict[str, Any] = {
-        name: _number(name, asked.get(name, default)) for name, default in defaults.items()
+        name: _number(name, controls.get(name, default)) for name, default in defaults.items()
     }
     if values["until"] > LONGEST:
         raise InputError(
@@ -234,11 +236,11 @@ def _number(name: str, text: str) -> float:
     )
 
 
-def watched(asked: Mapping[str, str]) -> dict[str, Any]:
+def watched(controls: Mapping[str, str]) -> dict[str, Any]:
     """Every step of the lesson with the figures up to it, and the figures of every way of batching
     at the end. Raises InputError.
     """
-    way = asked.get("way", "in-flight")
+    way = controls.get("way", "in-flight")
     steps = [
         {
             "start": step.start,
@@ -247,11 +249,11 @@ def watched(asked: Mapping[str, str]) -> dict[str, Any]:
             "queued": step.queued,
             **_figures(result),
         }
-        for step, result in watch_lesson(config_of(asked, way))
+        for step, result in watch_lesson(config_of(controls, way))
     ]
     ends = []
     for name, (title, _) in BATCHERS.items():
-        *_, (_, last) = watch_lesson(config_of(asked, name))
+        *_, (_, last) = watch_lesson(config_of(controls, name))
         ends.append({"name": title, "chosen": name == way, **_figures(last)})
     return {"steps": steps, "ways": ends, "reading": READINGS[way]}
 
@@ -300,5 +302,5 @@ async def seconds(request: Request) -> Response:
         parameters["requests"] = int(_number("requests", parameters["requests"]))
     except InputError as error:
         return HTMLResponse(faults(str(error).splitlines()))
-    last = await desk.worker.answer("timeline", asked=parameters)
+    last = await desk.worker.answer("timeline", arguments=parameters)
     return HTMLResponse(last.get("answer") or faults(last.get("faults", ["cancelled"])))

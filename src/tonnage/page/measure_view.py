@@ -62,9 +62,9 @@ def routes() -> list[Route]:
     ]
 
 
-def named(text: str, known: tuple[str, ...], what: str) -> str:
+def named(text: str, names: tuple[str, ...], what: str) -> str:
     """The name of something in the run folder. Raises InputError: there is none of that name."""
-    if text not in known or not NAME.fullmatch(text):
+    if text not in names or not NAME.fullmatch(text):
         raise InputError(f"{option(what)}: there is no '{text[:40]}' in the run folder")
     return text
 
@@ -157,7 +157,7 @@ async def live(request: Request) -> Response:
             )
             return
         run = desk.bench.run(
-            "bench", asked=arguments, output=output, selftest=selftest, provenance=provenance
+            "bench", arguments=arguments, output=output, selftest=selftest, provenance=provenance
         )
         async with aclosing(run) as said_of:
             async for message in said_of:

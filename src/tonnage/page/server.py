@@ -131,7 +131,7 @@ def serve(folder: Path, *, port: int, ready: Callable[[str], None]) -> None:
     """
     import uvicorn
 
-    from tonnage.serve.bounded_headers import BoundedHeaders
+    from tonnage.serve.bounded_headers import BoundedHeaders, silence_ended_requests
 
     desk = Desk(folder)
     try:
@@ -149,6 +149,7 @@ def serve(folder: Path, *, port: int, ready: Callable[[str], None]) -> None:
         "http": BoundedHeaders,
     }
     config = uvicorn.Config(application(desk, number), **more)
+    silence_ended_requests()
     with listening:
         ready(f"http://{HOST}:{number}/#token={desk.token}")
         uvicorn.Server(config).run(sockets=[listening])

@@ -107,16 +107,16 @@ async def estimate(request: Request) -> Response:
     return HTMLResponse(_estimated(estimates, question), headers={"HX-Replace-Url": address})
 
 
-def _estimated(found: tuple[Estimate, ...], asked: Mapping[str, Any]) -> str:
+def _estimated(estimates: tuple[Estimate, ...], question: Mapping[str, Any]) -> str:
     """The estimate, and the query that the simulation then answers."""
-    query = escape(query_of(asked))
-    if not found:
+    query = escape(query_of(question))
+    if not estimates:
         words = "Closed forms say nothing of this kind of question."
         return (
             f'<div data-query="{query}"><p class="tag">Simulated alone</p><p'
             f' class="hint">{words}</p></div>'
         )
-    best, shown = found[0], found[:SAID]
+    best, shown = estimates[0], estimates[:SAID]
     most_gpus = max(estimate.gpus for estimate in shown)
     rows, d = "", best.deployment
     for candidate in shown:
@@ -201,12 +201,12 @@ async def stream(request: Request) -> Response:
     return streamed(events())
 
 
-def answered(document: Any, asked: Mapping[str, Any]) -> str:
+def answered(document: Any, question: Mapping[str, Any]) -> str:
     """The first page of the report of each plan, or the answer for several classes of traffic, and
     where to go from it.
     """
-    query = query_of(asked)
-    if "classes" in asked:
+    query = query_of(question)
+    if "classes" in question:
         together = UseCases.from_json(document)
         sized = made_by(replace(together.plans[0], asked=None))
         title_of_all = escape(f"{', '.join(together.names)} on one fleet")

@@ -54,9 +54,11 @@ class Cancelled(Exception):
 class Jobs:
     """The jobs that this process knows, and what they remember from one to the next."""
 
-    def __init__(self, write: Callable[[dict[str, Any]], None], wanted: Callable[[], bool]) -> None:
+    def __init__(
+        self, write: Callable[[dict[str, Any]], None], is_wanted: Callable[[], bool]
+    ) -> None:
         """Take what writes a line, and what says whether the job is still wanted."""
-        self.write, self.wanted = write, wanted
+        self.write, self.wanted = write, is_wanted
         self.runs: Runs | None = None
 
     def progress(self, done: int, total: int, name: str) -> None:
@@ -67,12 +69,12 @@ class Jobs:
 
     def warm(self) -> None:
         """Compile and load what a question needs, by a small one."""
-        self.size(asked=question_of(SMALL), command="", today="2026-01-01")
+        self.size(arguments=question_of(SMALL), command="", today="2026-01-01")
 
     def size(
         self,
         *,
-        asked: dict[str, Any],
+        arguments: dict[str, Any],
         scenario: dict[str, Any] | None = None,
         command: str,
         today: str,
@@ -80,16 +82,16 @@ class Jobs:
         """The plan as the command writes it, after what is decided of it; of several classes of
         traffic the answer for all of them.
         """
-        if "classes" in asked:
+        if "classes" in arguments:
             together = api.size_use_cases(
                 () if scenario is None else (scenario,),
                 progress=self.progress,
                 command=command,
                 today=date.fromisoformat(today),
-                **asked,
+                **arguments,
             )
             return json_text(together.to_json())
-        understood = api.ask(scenario, **asked)
+        understood = api.ask(scenario, **arguments)
         if self.runs is None or self.runs.kept > MOST_KEPT:
             self.runs = Runs()
         plans = api.answer(
@@ -102,18 +104,18 @@ class Jobs:
         )
         return json_text(to_json(plans))
 
-    def simulate(self, *, asked: dict[str, Any], scenario: dict[str, Any] | None = None) -> str:
+    def simulate(self, *, arguments: dict[str, Any], scenario: dict[str, Any] | None = None) -> str:
         """A deployment under load, as the command prints it."""
-        runs = api.simulate_sweep(scenario, progress=self.progress, **asked)
+        runs = api.simulate_sweep(scenario, progress=self.progress, **arguments)
         return json_text(runs.to_json() if len(runs) > 1 or runs.left_out else runs[0].to_json())
 
-    def timeline(self, *, asked: dict[str, Any]) -> str:
+    def timeline(self, *, arguments: dict[str, Any]) -> str:
         """The slots of one instance under load, step by step, as the sections of a page."""
-        run = api.simulate(None, progress=self.progress, **asked)
+        run = api.simulate(None, progress=self.progress, **arguments)
         return fragment(*timeline_page(api.run_timeline(run), "").sections)
 
     def bench(
-        self, *, asked: dict[str, Any], output: str, selftest: bool, provenance: dict[str, Any]
+        self, *, arguments: dict[str, Any], output: str, selftest: bool, provenance: dict[str, Any]
     ) -> str:
         """Measure an endpoint into a run folder, and tell twice a second how it goes; a job that is
         dropped ends as by Ctrl-C.
@@ -132,7 +134,7 @@ class Jobs:
             views.append(Live())
             return views[-1]
 
-        prepared = prepare_bench(**asked)
+        prepared = prepare_bench(**arguments)
         teller = threading.Thread(target=tell, daemon=True)
         teller.start()
         try:
@@ -225,9 +227,9 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else prints does not come between the lines
 
-    def write(number: int, said: dict[str, Any]) -> None:
+    def write(number: int, event: dict[str, Any]) -> None:
         with lock:
-            out.write(json.dumps({"job": number, **said}) + "\n")
+            out.write(json.dumps({"job": number, **event}) + "\n")
             out.flush()
 
     def read() -> None:

@@ -89,9 +89,9 @@ class Worker:
         return self._process
 
     @staticmethod
-    def _tell(process: asyncio.subprocess.Process, told: dict[str, Any]) -> None:
+    def _tell(process: asyncio.subprocess.Process, event: dict[str, Any]) -> None:
         if process.stdin is not None:
-            process.stdin.write(json.dumps(told).encode() + b"\n")
+            process.stdin.write(json.dumps(event).encode() + b"\n")
 
     @staticmethod
     async def _said(process: asyncio.subprocess.Process, number: int) -> dict[str, Any]:
@@ -171,35 +171,37 @@ class Desk:
         )
         return tuple(name for name in names if not endings or name.lower().endswith(endings))
 
-    def understood(self, asked: Mapping[str, Any]) -> Asked:
+    def understood(self, question: Mapping[str, Any]) -> Asked:
         """The question of a form. Raises InputErrors: everything that is wrong with it."""
-        check_inside(asked, self.folder)
-        return ask(None, **asked)
+        check_inside(question, self.folder)
+        return ask(None, **question)
 
-    def estimated(self, asked: Mapping[str, Any]) -> tuple[Estimate, ...]:
+    def estimated(self, question: Mapping[str, Any]) -> tuple[Estimate, ...]:
         """What closed forms say of the question, of its first model. Raises InputErrors: everything
         that is wrong with it. Of several classes of traffic closed forms say nothing.
         """
-        if "classes" in asked:
-            check_inside(asked, self.folder)
-            for traffic_class in by_class(None, asked):
+        if "classes" in question:
+            check_inside(question, self.folder)
+            for traffic_class in by_class(None, question):
                 ask(None, **traffic_class)
             return ()
         if self._prepared.kept > MOST_PREPARED:
             self._prepared = Runs()
-        return estimates(self.understood(asked).questions[0], self._prepared)
+        return estimates(self.understood(question).questions[0], self._prepared)
 
-    async def sized(self, asked: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+    async def sized(self, question: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         """The progress of an answer, and last the answer, as the plan's JSON text."""
-        check_inside(asked, self.folder)
-        key = query_of(asked)
+        check_inside(question, self.folder)
+        key = query_of(question)
         if key in self._kept:
             self._kept.move_to_end(key)
             yield {"answer": self._kept[key]}
             return
         today = datetime.now(tz=UTC).date().isoformat()
         async with aclosing(
-            self.worker.run("size", asked=dict(asked), command=command_of(asked), today=today)
+            self.worker.run(
+                "size", arguments=dict(question), command=command_of(question), today=today
+            )
         ) as run:
             async for message in run:
                 if "answer" in message:
@@ -208,18 +210,18 @@ class Desk:
                         self._kept.popitem(last=False)
                 yield message
 
-    async def plan_text(self, asked: Mapping[str, Any]) -> str:
+    async def plan_text(self, question: Mapping[str, Any]) -> str:
         """The plan's JSON text. Raises InputError: the question cannot be answered."""
         last: dict[str, Any] = {}
-        async for message in self.sized(asked):
+        async for message in self.sized(question):
             last = message
         if "answer" not in last:
             raise InputError("\n".join(last.get("faults", ["cancelled"])))
         return str(last["answer"])
 
-    async def plans(self, asked: Mapping[str, Any]) -> tuple[Plan, ...]:
+    async def plans(self, question: Mapping[str, Any]) -> tuple[Plan, ...]:
         """The plans of a question, one for each model."""
-        return plans_of(json.loads(await self.plan_text(asked)), "the answer")
+        return plans_of(json.loads(await self.plan_text(question)), "the answer")
 
     def plan_files(self) -> tuple[str, ...]:
         """Names of the files of the folder that hold a plan."""

@@ -158,12 +158,12 @@ MOST_TIMES = 2
 ROWS, FAR = 8, 8
 
 
-def first_rows(gpus: Sequence[str], most: int = ROWS) -> list[int]:
-    """Places of ``most`` deployments, in order: the first of every GPU other than that of the
+def first_rows(gpus: Sequence[str], rows: int = ROWS) -> list[int]:
+    """Places of ``rows`` deployments, in order: the first of every GPU other than that of the
     choice, which is ``gpus[0]``, then others.
     """
     order = sorted(range(len(gpus) - 1), key=lambda place: gpus[place + 1] in gpus[: place + 1])
-    return sorted(order[:most])
+    return sorted(order[:rows])
 
 
 def percent_key(share: float) -> str:

@@ -99,7 +99,9 @@ def read_back(kind: type[T], document: Mapping[str, Any], name: str) -> T:
     return value
 
 
-def first_difference(given: Any, shown: Any, path: tuple[str, ...] = ()) -> tuple[str, str] | None:
+def first_difference(
+    document: Any, shown: Any, path: tuple[str, ...] = ()
+) -> tuple[str, str] | None:
     """Where a document says something other than the values that were read from it, and what is
     wrong there.
 
@@ -107,16 +109,20 @@ def first_difference(given: Any, shown: Any, path: tuple[str, ...] = ()) -> tupl
     """
     if path and path[-1] == "asked":
         return None
-    if isinstance(given, Mapping) and isinstance(shown, Mapping):
-        for key, value in given.items():
+    if isinstance(document, Mapping) and isinstance(shown, Mapping):
+        for key, value in document.items():
             if key not in shown:
                 return ".".join((*path, str(key))), "is an unknown key"
             difference = first_difference(value, shown[key], (*path, str(key)))
             if difference is not None:
                 return difference
         return None
-    if isinstance(given, list | tuple) and isinstance(shown, list) and len(given) == len(shown):
-        pairs = enumerate(zip(given, shown, strict=True))
+    if (
+        isinstance(document, list | tuple)
+        and isinstance(shown, list)
+        and len(document) == len(shown)
+    ):
+        pairs = enumerate(zip(document, shown, strict=True))
         return next(
             (
                 difference
@@ -125,13 +131,13 @@ def first_difference(given: Any, shown: Any, path: tuple[str, ...] = ()) -> tupl
             ),
             None,
         )
-    same = given == shown and isinstance(given, bool) == isinstance(shown, bool)
+    same = document == shown and isinstance(document, bool) == isinstance(shown, bool)
     return (
         None
         if same
         else (
             ".".join(path),
-            f"{given!r} contradicts the rest of the plan, which makes it {shown!r}",
+            f"{document!r} contradicts the rest of the plan, which makes it {shown!r}",
         )
     )
 

@@ -67,14 +67,14 @@ class Limit(Shown):
         return str(self.asked)
 
 
-def limit_of(asked: Asked) -> Limit:
+def limit_of(objective: Asked) -> Limit:
     """A limit of a question as a value of the plan."""
-    parts = tuple((metric, 1e3 * seconds) for metric, seconds in asked.parts) or None
+    parts = tuple((metric, 1e3 * seconds) for metric, seconds in objective.parts) or None
     return Limit(
-        metric=asked.metric,
-        statistic=asked.statistic,
-        milliseconds=1e3 * asked.seconds,
-        share=asked.share,
+        metric=objective.metric,
+        statistic=objective.statistic,
+        milliseconds=1e3 * objective.seconds,
+        share=objective.share,
         parts=parts,
     )
 

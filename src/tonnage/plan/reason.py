@@ -342,11 +342,11 @@ class Reachable:
     nearest: tuple[Reached, ...]
 
 
-def nearest_of(found: Iterable[tuple[Reached, ...]]) -> Reachable | None:
+def nearest_of(reached: Iterable[tuple[Reached, ...]]) -> Reachable | None:
     """The best value for each limit and the deployment nearest to all, from the values of each
     deployment; None where there are none.
     """
-    per_deployment = [values for values in found if values]
+    per_deployment = [values for values in reached if values]
     if not per_deployment:
         return None
     limits = dict.fromkeys(value.limit for values in per_deployment for value in values)

@@ -115,14 +115,16 @@ CUT = "Texts that end in … are cut short; --json prints all of them."
 SHORT = 40  # characters of the source of a price, beside which an offer needs its room
 
 
-def catalogued(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Document:
+def catalogued(entries_by_kind: Mapping[str, Sequence[Mapping[str, Any]]]) -> Document:
     """The entries of each kind as rows; kinds without an entry are left out."""
-    shown = {kind: entries for kind, entries in found.items() if entries and kind in TITLES}
+    shown = {
+        kind: entries for kind, entries in entries_by_kind.items() if entries and kind in TITLES
+    }
     sections = [
         section(kind, f"{TITLES[kind]} ({len(entries)})", _table(kind, entries))
         for kind, entries in shown.items()
     ]
-    return document(*sections, *_prices(found.get("prices", ())))
+    return document(*sections, *_prices(entries_by_kind.get("prices", ())))
 
 
 def _prices(prices: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
@@ -235,8 +237,8 @@ def _gains(gains: tuple[FormatGain, ...]) -> Table:
     )
 
 
-def _gain(one: FormatGain, small: tuple[int, ...], large: tuple[int, ...]) -> tuple[str, ...]:
-    publication = one.published[-1] if one.published else None
+def _gain(gain: FormatGain, small: tuple[int, ...], large: tuple[int, ...]) -> tuple[str, ...]:
+    publication = gain.published[-1] if gain.published else None
     words = (
         ("",) * 4
         if publication is None
@@ -247,20 +249,20 @@ def _gain(one: FormatGain, small: tuple[int, ...], large: tuple[int, ...]) -> tu
             publication.calibration,
         )
     )
-    words = (*words[:2], NATIVE, NATIVE) if one.native else words
+    words = (*words[:2], NATIVE, NATIVE) if gain.native else words
     gains = [ABSENT] * (len(small) + len(large) + 1)
-    if one.gain is not None:
+    if gain.gain is not None:
         values = (
-            *(one.gain.token[b] for b in small),
-            *(one.gain.run[b] for b in large),
-            one.gain.prompt,
+            *(gain.gain.token[b] for b in small),
+            *(gain.gain.run[b] for b in large),
+            gain.gain.prompt,
         )
         gains = [f"{value:.2f}" for value in values]
-    name = one.precision.name + ("*" if one.unfitted else "")
+    name = gain.precision.name + ("*" if gain.unfitted else "")
     return (
         name,
-        f"{one.weight_gb:.1f}",
-        one.precision.kv,
+        f"{gain.weight_gb:.1f}",
+        gain.precision.kv,
         *gains,
         *(word or ABSENT for word in words),
     )
@@ -334,11 +336,11 @@ STARTING_TITLES = {
 }
 
 
-def listing(machine: Machine, found: Sequence[Profile]) -> Document:
+def listing(machine: Machine, profiles: Sequence[Profile]) -> Document:
     """The profiles of a machine, first the ones that run here."""
     sections = []
     for kind, title in STARTING_TITLES.items():
-        these = [profile for profile in found if profile.kind == kind]
+        these = [profile for profile in profiles if profile.kind == kind]
         width = max((len(profile.name) for profile in these), default=0)
         sections.append(
             section(
@@ -354,16 +356,16 @@ def listing(machine: Machine, found: Sequence[Profile]) -> Document:
     )
 
 
-def _line(one: Profile, width: int) -> str:
+def _line(profile: Profile, width: int) -> str:
     """Such as "  vllm-fp8-tp1-pp1-throughput   24 GB  owner/name"."""
-    needs = f"{one.needs_bytes / 1e9:,.0f} GB" if one.needs_bytes else ""
-    context = f"--max-model-len {one.context}: " if one.kind == "low memory" else ""
+    needs = f"{profile.needs_bytes / 1e9:,.0f} GB" if profile.needs_bytes else ""
+    context = f"--max-model-len {profile.context}: " if profile.kind == "low memory" else ""
     detail = (
-        f"{context}{one.why}"
-        if one.why
-        else one.checkpoint or f"name a --checkpoint in {one.precision}"
+        f"{context}{profile.why}"
+        if profile.why
+        else profile.checkpoint or f"name a --checkpoint in {profile.precision}"
     )
-    return f"  {one.name.ljust(width)}  {needs:>8}  {detail}"
+    return f"  {profile.name.ljust(width)}  {needs:>8}  {detail}"
 
 
 def starting(machine: Machine, start: Start) -> Document:
@@ -399,11 +401,11 @@ def starting(machine: Machine, start: Start) -> Document:
     return document(*sections, shown, section("notes", "", items(start.notes, "note")))
 
 
-def _command(one: Started) -> str:
+def _command(instance: Started) -> str:
     """The environment, then the command with one flag a line."""
-    words = [f"{name}={shlex.quote(value)}" for name, value in one.environment.items()]
+    words = [f"{name}={shlex.quote(value)}" for name, value in instance.environment.items()]
     lines, line = [" ".join(words)] if words else [], ""
-    for word in one.argv:
+    for word in instance.argv:
         if word.startswith("--") and line:
             lines.append(line)
             line = ""

@@ -300,18 +300,18 @@ def selftest(tests: Sequence[SelfTest]) -> Document:
     return document(section("tests", "", table), section("words", "", Facts(SELF_TEST)))
 
 
-def maximum(found: Maximum) -> Document:
+def maximum(maximum: Maximum) -> Document:
     """Report the search for the highest load, with every run that it made."""
     remark = ""
-    if found.client_limited:
+    if maximum.client_limited:
         remark = (
             "The client was too slow for the last load: the server can do more than this machine"
             " can ask for."
         )
-    elif not found.precise:
+    elif not maximum.precise:
         remark = "The runs ended before the interval was narrow; ask for longer runs."
     rows = []
-    for trial in found.trials:
+    for trial in maximum.trials:
         s = trial.measured.summary
         values = (trial.load, s.ttft_ms.p95, s.tpot_ms.mean, s.requests_per_second)
         rows.append(
@@ -322,18 +322,18 @@ def maximum(found: Maximum) -> Document:
                 trial.why or ABSENT,
             )
         )
-    header = (found.unit, "TTFT p95 ms", "TPOT ms", "requests/s", "verdict", "sure", "why")
+    header = (maximum.unit, "TTFT p95 ms", "TPOT ms", "requests/s", "verdict", "sure", "why")
     table = Table(header=header, rows=tuple(rows))
-    return document(section("trials", "", table), title=_found(found), subtitle=remark)
+    return document(section("trials", "", table), title=_found(maximum), subtitle=remark)
 
 
-def _found(found: Maximum) -> str:
-    limits = ", ".join(found.limits)
-    if math.isnan(found.load):
+def _found(maximum: Maximum) -> str:
+    limits = ", ".join(maximum.limits)
+    if math.isnan(maximum.load):
         return f"No load met {limits}."
-    low, high = found.interval
+    low, high = maximum.interval
     between = f"the highest is between {number(low)} and {number(high)} with a confidence of 0.9"
-    return f"{number(found.load)} {found.unit} meet {limits}; {between}."
+    return f"{number(maximum.load)} {maximum.unit} meet {limits}; {between}."
 
 
 # By the name that the column has in a file of measured points, where "itl" is the mean time per
@@ -355,14 +355,14 @@ METRIC_TITLES = {
 HEADER = ("run", "requests", "TTFT ms", "from send", "TPOT ms", "E2E ms", "requests/s", "tokens/s")
 
 
-def imported(made: Sequence[tuple[Path, Summary, Mapping[str, Any]]]) -> Document:
+def imported(folders: Sequence[tuple[Path, Summary, Mapping[str, Any]]]) -> Document:
     """Folders with their summaries, and what of each file was left out, failed or is to be
     known.
     """
     rows, remarks = [], []
-    for folder, s, facts in made:
+    for folder, s, facts in folders:
         counts = {**facts["left_out"], **facts["failed"]}
-        whose = f"{folder.name}: " if len(made) > 1 else ""
+        whose = f"{folder.name}: " if len(folders) > 1 else ""
         if counts:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
             remarks.append(
@@ -387,7 +387,7 @@ def imported(made: Sequence[tuple[Path, Summary, Mapping[str, Any]]]) -> Documen
 LABELS = {"ttft_ms": "TTFT mean ms", "tpot_ms": "TPOT mean ms", "requests_per_second": "requests/s"}
 
 
-def demonstrated(found: Demonstration) -> Document:
+def demonstrated(demonstration: Demonstration) -> Document:
     """Report a demonstration: what was served, how it compares, and what a failure did."""
     rows = tuple(
         (
@@ -397,19 +397,22 @@ def demonstrated(found: Demonstration) -> Document:
             f"{metric.difference:+.1%}",
             "agrees" if metric.agrees else "differs",
         )
-        for metric in found.beside
+        for metric in demonstration.beside
     )
     table = Table(header=("", "predicted", "measured", "difference", ""), rows=rows)
     reasons = tuple(
-        f"The client calls its measurement {found.client}: {reason}"
-        for reason in found.client_reasons
+        f"The client calls its measurement {demonstration.client}: {reason}"
+        for reason in demonstration.client_reasons
     )
     return document(
         section("beside", "", table, items(reasons, "warning")),
-        section("failure", "", Text(_failure(found.failure))),
+        section("failure", "", Text(_failure(demonstration.failure))),
         section("next", "", Text(NEXT)),
-        title=VERDICT[found.verdict == "agree"],
-        subtitle=f"{found.fleet}; {found.load}; {found.requests:,} requests compared.",
+        title=VERDICT[demonstration.verdict == "agree"],
+        subtitle=(
+            f"{demonstration.fleet}; {demonstration.load}; {demonstration.requests:,} requests"
+            " compared."
+        ),
     )
 
 
@@ -454,21 +457,26 @@ PREDICTED = ("", "measured", "predicted", "ratio", "80 % interval", "")
 VERDICTS = {None: ABSENT, True: "differs", False: "alike"}
 
 
-def two_runs(found: Comparison, first: str, second: str) -> Document:
+def two_runs(comparison: Comparison, first: str, second: str) -> Document:
     """The comparison of the second run with the first, by their names."""
     return document(
-        section("ratios", "", _ratios(found, first, second)),
-        section("quantiles", "", _quantiles(found)),
-        section("notes", "", items(tuple(found.notes), "note")),
+        section("ratios", "", _ratios(comparison, first, second)),
+        section("quantiles", "", _quantiles(comparison)),
+        section("notes", "", items(tuple(comparison.notes), "note")),
     )
 
 
-def two_runs_page(found: Comparison, first: str, second: str) -> Document:
+def two_runs_page(comparison: Comparison, first: str, second: str) -> Document:
     """Report two runs as a page, with a quantile–quantile plot for each latency."""
-    drawings = (_plot(metric, *pair, first, second) for metric, pair in found.quantiles_ms.items())
+    drawings = (
+        _plot(metric, *pair, first, second) for metric, pair in comparison.quantiles_ms.items()
+    )
     return document(
         section(
-            "ratios", "Ratios", _ratios(found, first, second), items(tuple(found.notes), "note")
+            "ratios",
+            "Ratios",
+            _ratios(comparison, first, second),
+            items(tuple(comparison.notes), "note"),
         ),
         section("quantiles", "Quantile against quantile", *drawings),
         title=f"{second} beside {first}",
@@ -509,9 +517,9 @@ def _plot(
     )
 
 
-def _ratios(found: Comparison, first: str, second: str) -> Table:
+def _ratios(comparison: Comparison, first: str, second: str) -> Table:
     rows = []
-    for metric_ratio in found.ratios:
+    for metric_ratio in comparison.ratios:
         between = (
             ABSENT
             if math.isnan(metric_ratio.low)
@@ -531,19 +539,19 @@ def _ratios(found: Comparison, first: str, second: str) -> Table:
     return Table(header=("", first, second, "ratio", "0.95", ""), rows=tuple(rows))
 
 
-def _label(each: Ratio | MetricBeside) -> str:
+def _label(figure: Ratio | MetricBeside) -> str:
     """Such as "TTFT p95 ms"; rates and shares have their names."""
-    name, latency = each.metric, each.metric.endswith("_ms")
+    name, latency = figure.metric, figure.metric.endswith("_ms")
     return (
-        f"{name.removesuffix('_ms').upper()} {each.statistic} ms"
+        f"{name.removesuffix('_ms').upper()} {figure.statistic} ms"
         if latency
         else STATISTIC_LABELS.get(name, name)
     )
 
 
-def _quantiles(found: Comparison) -> Table:
+def _quantiles(comparison: Comparison) -> Table:
     rows = []
-    for metric, (ours, theirs) in found.quantiles_ms.items():
+    for metric, (ours, theirs) in comparison.quantiles_ms.items():
         pairs = ((ours[p - 1], theirs[p - 1]) for p in SHOWN)
         rows.append(
             (
@@ -566,22 +574,22 @@ LEGEND = (
 )
 
 
-def run_and_plan(found: RunBesidePlan, run: str) -> Document:
+def run_and_plan(beside: RunBesidePlan, run: str) -> Document:
     """The comparison of a run, by its name, with the plan that it was laid next to."""
-    verdicts = tuple(verdict(found, metric) for metric in ("ttft_ms", "tpot_ms", "e2e_ms"))
-    notes = (*map(sentence_of, found.notes), *map(sentence_of, found.marks), LEGEND)
+    verdicts = tuple(verdict(beside, metric) for metric in ("ttft_ms", "tpot_ms", "e2e_ms"))
+    notes = (*map(sentence_of, beside.notes), *map(sentence_of, beside.marks), LEGEND)
     return document(
-        section("replayed", "", Text(_replayed(found, run))),
-        section("metrics", "", Table(header=PREDICTED, rows=tuple(map(_row, found.metrics)))),
+        section("replayed", "", Text(_replayed(beside, run))),
+        section("metrics", "", Table(header=PREDICTED, rows=tuple(map(_row, beside.metrics)))),
         section("verdicts", "", items(verdicts)),
         section("notes", "", items(notes, "note")),
     )
 
 
-def verdict(found: RunBesidePlan, metric: str) -> str:
+def verdict(beside: RunBesidePlan, metric: str) -> str:
     """Where the measurements of a metric lie, in one line; "" where no interval is known."""
     by_place: dict[str, list[str]] = {}
-    for metric_beside in found.metrics:
+    for metric_beside in beside.metrics:
         if metric_beside.metric == metric and metric_beside.inside is not None:
             by_place.setdefault(_place(metric_beside), []).append(metric_beside.statistic)
     name = metric.removesuffix("_ms").upper()
@@ -595,24 +603,41 @@ def verdict(found: RunBesidePlan, metric: str) -> str:
     return f"{name} is outside the interval of its prediction ({outside})."
 
 
-def _replayed(found: RunBesidePlan, run: str) -> str:
-    d = found.deployment
+def _replayed(beside: RunBesidePlan, run: str) -> str:
+    d = beside.deployment
     stages = f" pp{d.parallelism.pp}" if d.parallelism.pp > 1 else ""
     instance = (
         f"{d.model.name} {d.precision.name} on {d.gpu.name} {d.parallelism.label}{stages},"
         f" {d.engine}"
     )
-    fleet = f"{found.instances} instances behind {found.router}" if found.router else "1 instance"
-    return f"{counted(found.requests, 'request')} of {run}, replayed on {fleet} of {instance}"
+    fleet = (
+        f"{beside.instances} instances behind {beside.router}" if beside.router else "1 instance"
+    )
+    return f"{counted(beside.requests, 'request')} of {run}, replayed on {fleet} of {instance}"
 
 
-def _row(each: MetricBeside) -> tuple[str, ...]:
-    ratio = f"{each.ratio:.3f}" if math.isfinite(each.ratio) else ABSENT
-    bounds = between((each.low, each.high) if math.isfinite(each.low) else None)
-    place = ABSENT if each.inside is None else _place(each)
-    return (_label(each), number(each.measured), number(each.predicted), ratio, bounds, place)
+def _row(metric_beside: MetricBeside) -> tuple[str, ...]:
+    ratio = f"{metric_beside.ratio:.3f}" if math.isfinite(metric_beside.ratio) else ABSENT
+    bounds = between(
+        (metric_beside.low, metric_beside.high) if math.isfinite(metric_beside.low) else None
+    )
+    place = ABSENT if metric_beside.inside is None else _place(metric_beside)
+    return (
+        _label(metric_beside),
+        number(metric_beside.measured),
+        number(metric_beside.predicted),
+        ratio,
+        bounds,
+        place,
+    )
 
 
-def _place(each: MetricBeside) -> str:
+def _place(metric_beside: MetricBeside) -> str:
     """Say whether the measurement is "inside", "below" or "above" the interval."""
-    return "inside" if each.inside else "below" if each.measured < each.low else "above"
+    return (
+        "inside"
+        if metric_beside.inside
+        else "below"
+        if metric_beside.measured < metric_beside.low
+        else "above"
+    )

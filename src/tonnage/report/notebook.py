@@ -202,11 +202,11 @@ def _requests(run: Any) -> pa.Table:
     return table
 
 
-def _recorded(found: Description) -> pa.Table:
+def _recorded(description: Description) -> pa.Table:
     """A row for each recorded request: seconds since the first, and lengths."""
     import pyarrow as pa
 
-    recording = found.traffic.recording
+    recording = description.traffic.recording
     return pa.table(
         {
             "due_s": [due / 1e9 for due in recording.due_ns],

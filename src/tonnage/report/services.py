@@ -207,13 +207,13 @@ def _tables(run: ServiceResult) -> tuple[Table, Table, Text]:
     return streams, models, Text(f"GPU busy: {', '.join(map(percent, run.busy))} of the time")
 
 
-def calibrated(found: ServiceCalibration, output: Path | None) -> Document:
+def calibrated(service_calibration: ServiceCalibration, output: Path | None) -> Document:
     """The measured times of batches, and how far the file's predictions are from the other
     loads.
     """
     rows = tuple(
         (name, f"{size}", number(ms), number(1e3 * size / ms))
-        for name, table in found.times_ms.items()
+        for name, table in service_calibration.times_ms.items()
         for size, ms in table.items()
     )
     times = Table(
@@ -241,7 +241,7 @@ def calibrated(found: ServiceCalibration, output: Path | None) -> Document:
             *(load.model, load.load, f"{load.items}", *beside(load.measured_ms, load.predicted_ms)),
             *beside(load.measured_per_second, load.predicted_per_second),
         )
-        for load in found.loads
+        for load in service_calibration.loads
     )
     loads = Table(
         caption="Loads that were measured too, and what the file predicts of them:",
@@ -255,5 +255,10 @@ def calibrated(found: ServiceCalibration, output: Path | None) -> Document:
             f"{output} holds these times; size and simulate take it. Set its traffic and latency."
         )
     )
-    blocks = (times, loads if found.loads else None, items(found.remarks, "note"), written)
+    blocks = (
+        times,
+        loads if service_calibration.loads else None,
+        items(service_calibration.remarks, "note"),
+        written,
+    )
     return document(section("times", "", *blocks))

@@ -46,21 +46,21 @@ WATCHED_LEGEND = (
 )
 
 
-def watched(found: Watched) -> Document:
+def watched(look: Watched) -> Document:
     """Report one look at a deployment."""
-    advice = () if found.advice is None else (found.advice.text,)
-    commands = () if found.advice is None else found.advice.commands
+    advice = () if look.advice is None else (look.advice.text,)
+    commands = () if look.advice is None else look.advice.commands
     return document(
-        section("load", "", _load(found)),
-        section("latencies", "", Table(header=LATENCIES, rows=tuple(map(_row, found.latencies)))),
-        section("ttft", "", _ttft(found)),
-        section("attained", "", items(tuple(map(_attained, found.attained)), "note")),
-        section("verdict", "", items(tuple(_verdict(found)), "warning"), items(advice, "warning")),
+        section("load", "", _load(look)),
+        section("latencies", "", Table(header=LATENCIES, rows=tuple(map(_row, look.latencies)))),
+        section("ttft", "", _ttft(look)),
+        section("attained", "", items(tuple(map(_attained, look.attained)), "note")),
+        section("verdict", "", items(tuple(_verdict(look)), "warning"), items(advice, "warning")),
         section(
             "commands", "", Lines("\n".join(f"  {line}" for line in commands)) if commands else None
         ),
         section("notes", "", items((WATCHED_LEGEND,), "note")),
-        title=f"{_instance(found.plan)}, over {found.present.seconds:.3g} s",
+        title=f"{_instance(look.plan)}, over {look.present.seconds:.3g} s",
     )
 
 
@@ -69,12 +69,12 @@ def _instance(plan: Plan) -> str:
     return f"{pool.model} {pool.precision} on {pool.gpu}, {pool.engine}"
 
 
-def _load(found: Watched) -> Table:
-    p, choice = found.present, found.plan.candidates[0]
-    scenario = found.plan.scenario
+def _load(look: Watched) -> Table:
+    p, choice = look.present, look.plan.candidates[0]
+    scenario = look.plan.scenario
     counted = choice.sized_rate * choice.instances
     planned = (
-        f"peak {number(found.plan.demand.sizing_requests_per_second)}, counts on {number(counted)}"
+        f"peak {number(look.plan.demand.sizing_requests_per_second)}, counts on {number(counted)}"
         f" of {choice.instances}"
     )
     concurrency = choice.concurrency_per_instance
@@ -90,7 +90,7 @@ def _load(found: Watched) -> Table:
         (
             "requests running",
             number(p.running),
-            f"up to {number(concurrency * found.instances)} inside the limits"
+            f"up to {number(concurrency * look.instances)} inside the limits"
             if concurrency
             else "",
         ),
@@ -100,44 +100,44 @@ def _load(found: Watched) -> Table:
         ("GPUs at work", percent(p.gpu_use), ""),
         ("power of the GPUs W", number(p.gpu_watts), ""),
     ]
-    return Table(header=("", "measured", "plan"), rows=(*rows, *_headroom(found)))
+    return Table(header=("", "measured", "plan"), rows=(*rows, *_headroom(look)))
 
 
-def _headroom(found: Watched) -> Iterator[tuple[str, str, str]]:
+def _headroom(look: Watched) -> Iterator[tuple[str, str, str]]:
     lengths = (
-        f"{number(found.expected.isl)} in and {number(found.expected.osl)} out, inside the limits"
+        f"{number(look.expected.isl)} in and {number(look.expected.osl)} out, inside the limits"
     )
-    yield "carried by them, simulated", f"{number(found.capacity)} requests/s", lengths
-    headroom = found.headroom
+    yield "carried by them, simulated", f"{number(look.capacity)} requests/s", lengths
+    headroom = look.headroom
     yield (
         "headroom",
         ABSENT if headroom is None else f"{headroom:+.0%}".replace("%", " %").replace("-", "−"),
         "of the present load",
     )
-    if found.at_measured_speed is not None:
+    if look.at_measured_speed is not None:
         yield (
             "carried at the measured speed",
-            f"{number(found.at_measured_speed * found.instances)} requests/s",
+            f"{number(look.at_measured_speed * look.instances)} requests/s",
             "every step as measured",
         )
 
 
-def _row(one: Latency) -> tuple[str, ...]:
-    verdicts = [one.place] if one.place else []
-    if not math.isnan(one.limit) and one.enough:
-        verdicts.append("BROKEN" if one.broken else "holds")
+def _row(latency: Latency) -> tuple[str, ...]:
+    verdicts = [latency.place] if latency.place else []
+    if not math.isnan(latency.limit) and latency.enough:
+        verdicts.append("BROKEN" if latency.broken else "holds")
     return (
-        f"{one.metric.upper()} {one.statistic}",
-        number(one.measured),
-        number(one.predicted),
-        between(None if math.isnan(one.expected[0]) else one.expected),
-        number(one.limit),
-        _share(None if math.isnan(one.slower) else one.slower),
+        f"{latency.metric.upper()} {latency.statistic}",
+        number(latency.measured),
+        number(latency.predicted),
+        between(None if math.isnan(latency.expected[0]) else latency.expected),
+        number(latency.limit),
+        _share(None if math.isnan(latency.slower) else latency.slower),
         ", ".join(verdicts) or ABSENT,
     )
 
 
-def _ttft(found: Watched) -> Table | None:
+def _ttft(look: Watched) -> Table | None:
     """Divide the mean TTFT into its parts."""
     rows = tuple(
         (
@@ -146,7 +146,7 @@ def _ttft(found: Watched) -> Table | None:
             number(part.predicted_ms),
             "off" if part.off else "inside",
         )
-        for part in found.ttft
+        for part in look.ttft
     )
     return (
         Table(header=("of the mean TTFT, ms", "measured", "at this load", ""), rows=rows)
@@ -155,37 +155,38 @@ def _ttft(found: Watched) -> Table | None:
     )
 
 
-def _attained(one: AttainedBounds) -> str:
+def _attained(attained_bounds: AttainedBounds) -> str:
     """Such as "95%: TTFT ≤ 500 ms & TPOT ≤ 50 ms: met by 93.1 to 97.0% of the requests"."""
     return (
-        f"{one.limits}: met by {100 * one.low:.1f} to {100 * one.high:.1f}% of the requests;"
+        f"{attained_bounds.limits}: met by {100 * attained_bounds.low:.1f} to"
+        f" {100 * attained_bounds.high:.1f}% of the requests;"
         " histograms of single metrics say no more."
     )
 
 
-def _verdict(found: Watched) -> Iterator[str]:
-    for latency in found.broken:
+def _verdict(look: Watched) -> Iterator[str]:
+    for latency in look.broken:
         yield (
             f"{latency.metric.upper()} {latency.statistic} is {number(latency.measured)} ms, and"
             f" its limit {number(latency.limit)} ms."
         )
     yield from (
-        ttft_part.text[0].upper() + ttft_part.text[1:] for ttft_part in found.ttft if ttft_part.off
+        ttft_part.text[0].upper() + ttft_part.text[1:] for ttft_part in look.ttft if ttft_part.off
     )
-    for joint in found.missed:
+    for joint in look.missed:
         yield f"{joint.limits}: at most {joint.high:.1%} of the requests can have met them all."
-    if found.uneven:
+    if look.uneven:
         even = (
-            f"the plan counts on {found.plan.scenario.router}, which shares them evenly among"
-            f" {len(found.present.by_instance)}"
+            f"the plan counts on {look.plan.scenario.router}, which shares them evenly among"
+            f" {len(look.present.by_instance)}"
         )
-        yield f"{', '.join(found.uneven)}; {even}. Look at the router in front."
-    missing = found.present.asked - found.present.answering
+        yield f"{', '.join(look.uneven)}; {even}. Look at the router in front."
+    missing = look.present.asked - look.present.answering
     if missing:
-        yield f"{missing} of {found.present.asked} instances do not answer."
-    if found.headroom is not None and found.headroom < 0:
-        yield f"The load is above what {found.instances} instances carry inside the limits."
-    if not found.present.requests:
+        yield f"{missing} of {look.present.asked} instances do not answer."
+    if look.headroom is not None and look.headroom < 0:
+        yield f"The load is above what {look.instances} instances carry inside the limits."
+    if not look.present.requests:
         yield "No request ended in this time."
 
 
@@ -239,21 +240,23 @@ def _shown(value: Value) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def verified_folder(found: Folder) -> Document:
+def verified_folder(folder: Folder) -> Document:
     """The parts of a written folder with the source that each was read against, the Secrets that it
     needs, and the verdict.
     """
-    rows = tuple((part.file, part.name or ABSENT, part.against) for part in found.parts)
+    rows = tuple((part.file, part.name or ABSENT, part.against) for part in folder.parts)
     needs = items(
-        tuple(f"The cluster needs the Secret {secret}." for secret in found.needs), "note"
+        tuple(f"The cluster needs the Secret {secret}." for secret in folder.needs), "note"
     )
     verdict = (
-        items(found.faults, "warning") if found.faults else items(("No fault was found.",), "note")
+        items(folder.faults, "warning")
+        if folder.faults
+        else items(("No fault was found.",), "note")
     )
     return document(
         section("files", "", Table(header=("file", "holds", "read against"), rows=rows), needs),
         section("verdict", "", verdict),
-        title="Faults in the files" if found.faults else "The files are in order",
+        title="Faults in the files" if folder.faults else "The files are in order",
     )
 
 
@@ -286,22 +289,22 @@ class Rehearsal:
         return not self.lost_after and self.within and self.fired is not False and not self.invalid
 
 
-def rehearsed(found: Rehearsal) -> Document:
+def rehearsed(rehearsal: Rehearsal) -> Document:
     """Report a rehearsal, with the verdict."""
     limits = tuple(
-        (name, ABSENT if value is None else f"{value:,.1f} ms") for name, value in found.limits
+        (name, ABSENT if value is None else f"{value:,.1f} ms") for name, value in rehearsal.limits
     )
     alert = {
         True: "fires",
         False: "does not fire",
         None: "was not tried: promtool is not installed",
-    }[found.fired]
+    }[rehearsal.fired]
     facts = (
-        f"{found.instances} instances, one of them killed in the middle of the run.",
-        f"{found.sent:,} requests were sent and {found.completed:,} completed.",
+        f"{rehearsal.instances} instances, one of them killed in the middle of the run.",
+        f"{rehearsal.sent:,} requests were sent and {rehearsal.completed:,} completed.",
         (
-            f"{found.lost:,} were lost in the killed instance, and {found.lost_after:,} that were"
-            " sent later."
+            f"{rehearsal.lost:,} were lost in the killed instance, and {rehearsal.lost_after:,}"
+            " that were sent later."
         ),
         f"The alert on missing instances {alert}.",
     )
@@ -310,10 +313,10 @@ def rehearsed(found: Rehearsal) -> Document:
             "run",
             "",
             items(facts),
-            items(tuple(f"The load client: {reason}" for reason in found.invalid), "warning"),
+            items(tuple(f"The load client: {reason}" for reason in rehearsal.invalid), "warning"),
         ),
         section("limits", "", Table(header=("limit", "before the kill"), rows=limits)),
-        title="As planned" if found.as_planned else "Not as planned",
+        title="As planned" if rehearsal.as_planned else "Not as planned",
     )
 
 
@@ -333,7 +336,7 @@ VERBS = {  # where it rose, and where it fell
 
 
 def fitted_history(
-    found: HistoryFit,
+    history_fit: HistoryFit,
     output: Path | None,
     plan: Path | None,
     beside: Today | None,
@@ -343,8 +346,8 @@ def fitted_history(
     """Report a history: what it says and does not, the systems that it takes, and how to go on."""
     fit: list[Block | None] = []
     if output is not None:
-        with_files = f", with {', '.join(sorted(found.files))}" if found.files else ""
-        model = "" if found.scenario.model else " --model llama-3.1-8b"
+        with_files = f", with {', '.join(sorted(history_fit.files))}" if history_fit.files else ""
+        model = "" if history_fit.scenario.model else " --model llama-3.1-8b"
         fit = [
             items((f"Written: {output}{with_files}.",)),
             Command(f'tonnage size {output}{model} --ttft "p95<=500ms"'),
@@ -358,30 +361,32 @@ def fitted_history(
             )
     today = () if beside is None else _beside(beside)
     sections = (
-        *_history(found, figures=figures),
+        *_history(history_fit, figures=figures),
         *today,
         section("fit", "Scenario" if figures else "", *fit),
     )
-    return Document(title=f"Traffic: {found.history.source}" if figures else "", sections=sections)
+    return Document(
+        title=f"Traffic: {history_fit.history.source}" if figures else "", sections=sections
+    )
 
 
-def drifted(found: Today, *, figures: bool) -> Document:
+def drifted(today: Today, *, figures: bool) -> Document:
     """Report what has changed since a plan, the verdict first."""
     history = (
-        _history(found.fit, figures=figures)
+        _history(today.fit, figures=figures)
         if figures
-        else (section("gaps", "", items(found.fit.gaps, "note")),)
+        else (section("gaps", "", items(today.fit.gaps, "note")),)
     )
-    title = f"{_instance(found.plan)}: {_day(found.fit.history.at(0))} to {_day(found.fit.ends)}"
-    return document(*_beside(found), *history, title=title)
+    title = f"{_instance(today.plan)}: {_day(today.fit.history.at(0))} to {_day(today.fit.ends)}"
+    return document(*_beside(today), *history, title=title)
 
 
-def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
-    h = found.history
+def _history(history_fit: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
+    h = history_fit.history
     first = (
         f"{whole(float(h.requests[h.seen].sum()))} requests in {counted(int(h.seen.sum()), 'hour')}"
-        f" from {h.at(0):%Y-%m-%d %H:%M} to {found.ends:%Y-%m-%d %H:%M} UTC,"
-        f" {number(found.mean_rps)}/s on average."
+        f" from {h.at(0):%Y-%m-%d %H:%M} to {history_fit.ends:%Y-%m-%d %H:%M} UTC,"
+        f" {number(history_fit.mean_rps)}/s on average."
     )
     rows = tuple(
         (
@@ -390,11 +395,11 @@ def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
             ABSENT if lengths.p95 is None else f"{whole(lengths.p95[0])}–{whole(lengths.p95[1])}",
             lengths.written,
         )
-        for name, lengths in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
+        for name, lengths in (("ISL, tokens", history_fit.isl), ("OSL, tokens", history_fit.osl))
     )
     peak = (
-        f"The busiest hour has {number(found.peak_rps)} requests/s; one second in a thousand of it"
-        f" has {whole(found.peak_second)} or more."
+        f"The busiest hour has {number(history_fit.peak_rps)} requests/s; one second in a thousand"
+        f" of it has {whole(history_fit.peak_second)} or more."
     )
     watts, running, waiting = (
         None if gauge is None else float(gauge[h.seen].mean())
@@ -407,11 +412,11 @@ def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
     )
     lines = (
         peak,
-        _growth_text(found.growth),
+        _growth_text(history_fit.growth),
         queue,
         f"The GPUs draw {number(watts)} W on average." if watts else "",
     )
-    gaps = tuple(f"Not seen: {line[0].lower()}{line[1:]}" for line in found.gaps)
+    gaps = tuple(f"Not seen: {line[0].lower()}{line[1:]}" for line in history_fit.gaps)
     return (
         section(
             "traffic",
@@ -426,8 +431,8 @@ def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
             Table(header=("", "mean", "p95 between", "in the scenario"), rows=rows),
         ),
         (
-            section("week", "The week", _week(found))
-            if figures and found.profile
+            section("week", "The week", _week(history_fit))
+            if figures and history_fit.profile
             else section("week", "")
         ),
         section("gaps", "Not seen" if figures else "", items(gaps, "note")),
@@ -445,15 +450,16 @@ def _growth_text(growth: Growth | None) -> str:
     return f"Requests change by {middle} a month ({low} to {high}), by {growth.days} days."
 
 
-def _week(found: HistoryFit) -> Drawing:
-    hours = len(found.profile)
+def _week(history_fit: HistoryFit) -> Drawing:
+    hours = len(history_fit.profile)
     days = [f"{DAYS[i // 24]} " if hours > 24 else " " for i in range(hours)]
     points = tuple(
         Point(float(i), rate, f"{days[i]}{i % 24}:00: {number(rate)}/s")
-        for i, rate in enumerate(found.profile)
+        for i, rate in enumerate(history_fit.profile)
     )
     rows = (
-        (f"{days[i].lstrip()}{i % 24}:00", number(rate)) for i, rate in enumerate(found.profile)
+        (f"{days[i].lstrip()}{i % 24}:00", number(rate))
+        for i, rate in enumerate(history_fit.profile)
     )
     x, line = (
         Axis("hour of the week, from Monday" if hours > 24 else "hour of the day"),
@@ -464,7 +470,7 @@ def _week(found: HistoryFit) -> Drawing:
     return charted(plot, reading, "Requests per second by the hour", ("hour", "requests/s"), rows)
 
 
-def _beside(found: Today) -> tuple[Section, ...]:
+def _beside(today: Today) -> tuple[Section, ...]:
     rows = tuple(
         (
             NAMES[drift.what],
@@ -473,29 +479,29 @@ def _beside(found: Today) -> tuple[Section, ...]:
             _percent(drift.change),
             f"{drift.systems:+d}".replace("-", "−"),
         )
-        for drift in found.drifts
+        for drift in today.drifts
     )
     note = "Systems: how many more each change takes by itself."
     table = Table(header=("", "plan", "now", "change", "systems"), rows=rows, note=note)
     tone = (
         "warning"
-        if found.needed > found.systems or any(drift.drifted for drift in found.drifts)
+        if today.needed > today.systems or any(drift.drifted for drift in today.drifts)
         else "answer"
     )
     return (
-        section("verdict", "", Text(verdict(found), tone=tone)),
+        section("verdict", "", Text(verdict(today), tone=tone)),
         section("drift", "", table),
-        section("ahead", "", items(tuple(_ahead(found)))),
+        section("ahead", "", items(tuple(_ahead(today)))),
     )
 
 
-def verdict(found: Today) -> str:
+def verdict(today: Today) -> str:
     """Such as "Prompts grew 31 % since the plan: one system fewer of headroom, breaks on 12 March
     2027".
     """
     changed = [
         f"{VERBS[drift.what][drift.change <= 0]} {abs(drift.change):.0%}".replace("%", " %")
-        for drift in found.drifts
+        for drift in today.drifts
         if drift.drifted
     ] or ["Nothing drifted"]
     drifts = (
@@ -503,21 +509,21 @@ def verdict(found: Today) -> str:
         + " since the plan"
     )
     fewer = (
-        f"{counted(abs(found.lost), 'system')} {'fewer' if found.lost > 0 else 'more'} of headroom"
+        f"{counted(abs(today.lost), 'system')} {'fewer' if today.lost > 0 else 'more'} of headroom"
     )
-    room = fewer if found.lost else "as much headroom"
-    if found.needed > found.systems:
+    room = fewer if today.lost else "as much headroom"
+    if today.needed > today.systems:
         return (
-            f"{drifts}: {room}, and {found.systems} do not carry today's load inside the limits;"
-            f" {found.needed} would."
+            f"{drifts}: {room}, and {today.systems} do not carry today's load inside the limits;"
+            f" {today.needed} would."
         )
-    return f"{drifts}: {room}, {found.needed} of {found.systems} needed{_breaks(found)}."
+    return f"{drifts}: {room}, {today.needed} of {today.systems} needed{_breaks(today)}."
 
 
-def _breaks(found: Today) -> str:
-    if found.breaks is None or found.breaks[0] is None:
+def _breaks(today: Today) -> str:
+    if today.breaks is None or today.breaks[0] is None:
         return ""
-    middle, early, late = found.breaks
+    middle, early, late = today.breaks
     between = (
         ""
         if early is None
@@ -530,16 +536,16 @@ def _breaks(found: Today) -> str:
     return f", breaks on {_day(middle)}{between}"
 
 
-def _ahead(found: Today) -> Iterator[str]:
+def _ahead(today: Today) -> Iterator[str]:
     yield (
-        f"The systems carry {number(found.carried)} requests/s inside the limits, with the lengths"
+        f"The systems carry {number(today.carried)} requests/s inside the limits, with the lengths"
         " and the speed of today."
     )
-    if found.ahead is not None:
-        middle, low, high = found.ahead.requests_per_second
-        need, least, greatest = found.ahead.systems
+    if today.ahead is not None:
+        middle, low, high = today.ahead.requests_per_second
+        need, least, greatest = today.ahead.systems
         yield (
-            f"On {_day(found.ahead.date)} the busiest hour has {number(middle)} requests/s"
+            f"On {_day(today.ahead.date)} the busiest hour has {number(middle)} requests/s"
             f" ({number(low)} to {number(high)}): {counted(need, 'system')} ({least} to"
             f" {greatest})."
         )

@@ -45,35 +45,40 @@ POINTS = 200  # points of a line at most
 PROCESSES = {"constant": "evenly spaced arrivals", "poisson": "Poisson arrivals"}
 
 
-def described(found: Description, *, figures: bool = True) -> Document:
+def described(description: Description, *, figures: bool = True) -> Document:
     """Report the whole description; ``figures`` adds the drawings of the page."""
     first, lengths = (
-        section("traffic", "Traffic", Text(_first(found), tone="answer")),
-        _lengths(found, figures=figures),
+        section("traffic", "Traffic", Text(_first(description), tone="answer")),
+        _lengths(description, figures=figures),
     )
-    if found.live is None:
+    if description.live is None:
         rest = [
-            _arrivals(found, figures=figures),
-            section("prefixes", "Shared prefixes", items(_sharing(found))),
+            _arrivals(description, figures=figures),
+            section("prefixes", "Shared prefixes", items(_sharing(description))),
         ]
     else:
-        rest = [_sessions(found, found.live)]
-    sections = (first, lengths, *rest, section("limits", "Engine limits", items(_limits(found))))
-    source = found.traffic.recording.source
+        rest = [_sessions(description, description.live)]
+    sections = (
+        first,
+        lengths,
+        *rest,
+        section("limits", "Engine limits", items(_limits(description))),
+    )
+    source = description.traffic.recording.source
     return Document(
         title=f"Workload: {os.path.basename(os.path.normpath(source))}" if figures else "",
         sections=sections,
     )
 
 
-def _first(found: Description) -> str:
-    recording = found.traffic.recording
+def _first(description: Description) -> str:
+    recording = description.traffic.recording
     failed = f"; {counted(recording.failed, 'failed request')} left out" if recording.failed else ""
     unit = f"; times read as {recording.unit}" if recording.unit else ""
     seconds = recording.due_ns[-1] / NS_PER_S
-    if found.live is not None:
+    if description.live is not None:
         return (
-            f"{counted(found.live.sessions, 'session')} of"
+            f"{counted(description.live.sessions, 'session')} of"
             f" {counted(len(recording), 'request')}{failed}."
         )
     return (
@@ -82,10 +87,10 @@ def _first(found: Description) -> str:
     )
 
 
-def _lengths(found: Description, *, figures: bool) -> Section:
+def _lengths(description: Description, *, figures: bool) -> Section:
     rows = tuple(
         (name, *statistics(spread), whole(spread.most))
-        for name, spread in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
+        for name, spread in (("ISL, tokens", description.isl), ("OSL, tokens", description.osl))
     )
     table = Table(
         caption="Lengths of all requests" if figures else "",
@@ -93,14 +98,14 @@ def _lengths(found: Description, *, figures: bool) -> Section:
         rows=rows,
     )
     related = "not defined, since one of them never varies"
-    if found.correlation is not None:
-        related = f"{round(found.correlation, 2) + 0.0:.2f}".replace("-", "−")
+    if description.correlation is not None:
+        related = f"{round(description.correlation, 2) + 0.0:.2f}".replace("-", "−")
     lines = (
         f"Rank correlation of ISL and OSL (Spearman): {related}.",
-        distribution_words("ISL", found.fitted_isl),
-        distribution_words("OSL", found.fitted_osl),
+        distribution_words("ISL", description.fitted_isl),
+        distribution_words("OSL", description.fitted_osl),
     )
-    recording = found.traffic.recording
+    recording = description.traffic.recording
     drawn: tuple[Drawing, ...] = ()
     if figures:
         heat = heat_map(
@@ -108,8 +113,8 @@ def _lengths(found: Description, *, figures: bool) -> Section:
         )
         drawn = (
             heat,
-            _distribution("ISL", found.fitted_isl, recording.isl),
-            _distribution("OSL", found.fitted_osl, recording.osl),
+            _distribution("ISL", description.fitted_isl, recording.isl),
+            _distribution("OSL", description.fitted_osl, recording.osl),
         )
     return section("lengths", "Lengths", table, items(lines), *drawn)
 
@@ -152,8 +157,8 @@ def _distribution(name: str, fitted: FittedLengths, values: tuple[int, ...]) -> 
     )
 
 
-def _arrivals(found: Description, *, figures: bool) -> Section:
-    bursts = found.burstiness
+def _arrivals(description: Description, *, figures: bool) -> Section:
+    bursts = description.burstiness
     rows = tuple(
         (f"{dispersion.width_s} s", number(dispersion.index), number(dispersion.peak_to_mean))
         for dispersion in bursts.dispersion
@@ -179,10 +184,10 @@ def _arrivals(found: Description, *, figures: bool) -> Section:
         f"Gaps between requests: {gaps}; coefficient of variation {number(bursts.cv)} (Poisson:"
         " 1).",
         f"Busiest hour to mean hour: {hourly}.",
-        process_words(found.fitted_arrivals),
+        process_words(description.fitted_arrivals),
     )
     return section(
-        "arrivals", "Arrivals", table, items(lines), _over_time(found) if figures else None
+        "arrivals", "Arrivals", table, items(lines), _over_time(description) if figures else None
     )
 
 
@@ -209,10 +214,10 @@ def process_words(fitted: FittedArrivals) -> str:
     )
 
 
-def _over_time(found: Description) -> Drawing:
+def _over_time(description: Description) -> Drawing:
     from tonnage.workload.burstiness import counts
 
-    due = np.array(found.traffic.recording.due_ns) / NS_PER_S
+    due = np.array(description.traffic.recording.due_ns) / NS_PER_S
     width = next(
         (seconds for seconds in (1, 10, 60, 600, 3_600, 86_400) if due[-1] / seconds <= POINTS),
         int(due[-1] / POINTS) + 1,
@@ -227,7 +232,7 @@ def _over_time(found: Description) -> Drawing:
         for place, rate in enumerate(rates)
     )
     mean, title = (
-        found.traffic.recording.mean_rps,
+        description.traffic.recording.mean_rps,
         f"Requests per second, in intervals of {span(width)}",
     )
     x, y, line = (
@@ -250,17 +255,18 @@ def _over_time(found: Description) -> Drawing:
     return charted(plot, reading, "Requests per second over time", ("s", "requests/s"), rows)
 
 
-def _sharing(found: Description) -> tuple[str, ...]:
-    cached = found.traffic.cached_tokens
+def _sharing(description: Description) -> tuple[str, ...]:
+    cached = description.traffic.cached_tokens
     measured: tuple[str, ...] = ()
     if cached is not None:
         measured = (
             (
-                f"The server said that it had {cached / sum(found.traffic.recording.isl):.1%} of"
+                "The server said that it had"
+                f" {cached / sum(description.traffic.recording.isl):.1%} of"
                 " the prompt tokens in its cache."
             ),
         )
-    if found.sharing is None:
+    if description.sharing is None:
         return measured or (
             (
                 "The file does not say which prompts share a prefix: it has neither hash_ids nor"
@@ -270,14 +276,14 @@ def _sharing(found: Description) -> tuple[str, ...]:
     return (
         *measured,
         *(
-            _by_blocks(found.sharing)
-            if found.sharing.by == "blocks"
-            else _by_sessions(found.sharing)
+            _by_blocks(description.sharing)
+            if description.sharing.by == "blocks"
+            else _by_sessions(description.sharing)
         ),
     )
 
 
-def _sessions(found: Description, live: LiveSessions) -> Section:
+def _sessions(description: Description, live: LiveSessions) -> Section:
     spreads = (
         ("requests", live.requests),
         ("first prompt, tokens", live.first_prompt),
@@ -300,7 +306,7 @@ def _sessions(found: Description, live: LiveSessions) -> Section:
         ),
         f"{counted(live.sub_agents, 'sub-agent')}{sub}.",
     ]
-    if (gain := found.gain) is not None:
+    if (gain := description.gain) is not None:
         kept_bytes, peak_bytes = (
             round(spread.mean * gain.token_bytes) for spread in (live.kept_tokens, live.peak_tokens)
         )
@@ -309,7 +315,7 @@ def _sessions(found: Description, live: LiveSessions) -> Section:
             f" of KV cache, the mean over its time, and {format_gb(peak_bytes)} at its longest; 100"
             f" of them {format_gb(100 * kept_bytes)}."
         )
-        recording = found.traffic.recording
+        recording = description.traffic.recording
         beyond = [
             isl + osl > gain.context for isl, osl in zip(recording.isl, recording.osl, strict=True)
         ]
@@ -356,8 +362,8 @@ def _by_sessions(shared: Sharing) -> tuple[str, ...]:
     )
 
 
-def _limits(found: Description) -> tuple[str, ...]:
-    limits = found.limits
+def _limits(description: Description) -> tuple[str, ...]:
+    limits = description.limits
     lines = (
         (
             f"p99: {limits.max_input_tokens:,} tokens in and {limits.max_output_tokens:,} out,"
@@ -365,7 +371,7 @@ def _limits(found: Description) -> tuple[str, ...]:
             " longer."
         ),
     )
-    if found.gain is None:
+    if description.gain is None:
         return (
             *lines,
             (
@@ -373,7 +379,7 @@ def _limits(found: Description) -> tuple[str, ...]:
                 " context."
             ),
         )
-    return (*lines, _gain(found.gain))
+    return (*lines, _gain(description.gain))
 
 
 def _gain(gain: KvGain) -> str:
@@ -402,30 +408,30 @@ KEPT = {
 }
 
 
-def fitted(found: Fit, output: Path | None) -> Document:
+def fitted(fit: Fit, output: Path | None) -> Document:
     """Report how well each part fits, what is in the scenario, and how to go on."""
-    described = found.description
-    if found.chosen is not None:
-        return _chosen(found, found.chosen, output)
+    described = fit.description
+    if fit.chosen is not None:
+        return _chosen(fit, fit.chosen, output)
     lines = (
         distribution_words("ISL", described.fitted_isl),
         distribution_words("OSL", described.fitted_osl),
-        KEPT[found.lengths],
+        KEPT[fit.lengths],
         process_words(described.fitted_arrivals),
     )
     trace = described.fitted_arrivals.process == "trace"
-    rate = "" if trace else f" --request-rate {found.scenario.demand.peak_rps:g}"
-    return _fit(found, lines, output, beside="and beside it", model="llama-3.1-8b", load=rate)
+    rate = "" if trace else f" --request-rate {fit.scenario.demand.peak_rps:g}"
+    return _fit(fit, lines, output, beside="and beside it", model="llama-3.1-8b", load=rate)
 
 
 def _fit(
-    found: Fit, lines: tuple[str, ...], output: Path | None, *, beside: str, model: str, load: str
+    fit: Fit, lines: tuple[str, ...], output: Path | None, *, beside: str, model: str, load: str
 ) -> Document:
     """The lines; of a file that was written its name, those of the files ``beside`` it, and the
     command that simulates it.
     """
-    files = f", {beside} {', '.join(sorted(found.files))}" if found.files else ""
-    name = "" if found.scenario.model else f" --model {model}"
+    files = f", {beside} {', '.join(sorted(fit.files))}" if fit.files else ""
+    name = "" if fit.scenario.model else f" --model {model}"
     written = (
         items((f"Written: {output}{files}.",)),
         Command(f"tonnage simulate {output}{name}{load}"),
@@ -433,7 +439,7 @@ def _fit(
     return document(section("fit", "", items(lines), *(() if output is None else written)))
 
 
-def _chosen(found: Fit, chosen: Chosen, output: Path | None) -> Document:
+def _chosen(fit: Fit, chosen: Chosen, output: Path | None) -> Document:
     """The sessions that stand for all."""
     off = max(chosen.errors.items(), key=lambda error: error[1], default=("", 0.0))
     lines = (
@@ -444,7 +450,7 @@ def _chosen(found: Fit, chosen: Chosen, output: Path | None) -> Document:
         "Pauses, sub-agents and shared prefixes are the recorded ones.",
     )
     return _fit(
-        found,
+        fit,
         lines,
         output,
         beside="and next to it",

@@ -20,11 +20,11 @@ class StopTexts:
     of one.
     """
 
-    def __init__(self, stops: Sequence[str], *, kept: bool = False) -> None:
-        """Wait for the first text; ``kept`` says whether the stop text itself is part of the
+    def __init__(self, stops: Sequence[str], *, keeps_stop: bool = False) -> None:
+        """Wait for the first text; ``keeps_stop`` says whether the stop text itself is part of the
         output.
         """
-        self._stops, self._kept = tuple(stops), kept
+        self._stops, self._kept = tuple(stops), keeps_stop
         self._held = ""
         self.found = ""  # the stop text that has come, "" before; what follows is not given out
 
@@ -160,7 +160,11 @@ class Answer:
         """The answer as the engine delivers it; ``finish`` is set when the last is given out.
         Raises Refused: the engine cannot answer.
         """
-        texts = StopTexts(self.asked.stop, kept=self.asked.keeps_stop) if self.asked.stop else None
+        texts = (
+            StopTexts(self.asked.stop, keeps_stop=self.asked.keeps_stop)
+            if self.asked.stop
+            else None
+        )
         try:
             while not self.finish:
                 piece = await self._queue.get()

@@ -52,7 +52,7 @@ class Engines(Protocol):
     def broken(self) -> str:
         """Why nothing is answered any more; "" while it is."""
 
-    def answers(self, asked: Asked) -> list[Answer]:
+    def answers(self, wish: Asked) -> list[Answer]:
         """An answer for each choice to each prompt, not begun yet. Raises Refused: what this engine
         does not take.
         """
@@ -336,7 +336,7 @@ def _depth(document: Any) -> int:
     return depth
 
 
-def begun(service: Service, asked: Asked) -> list[Answer]:
+def begun(service: Service, wish: Asked) -> list[Answer]:
     """Send a request to the engines and return its answers. Raises Refused: the queue is full, or
     what the engine does not take.
     """
@@ -345,36 +345,36 @@ def begun(service: Service, asked: Asked) -> list[Answer]:
         raise Refused(
             "too many requests are waiting; try again later", status=503, kind="Service Unavailable"
         )
-    answers = service.engines.answers(asked)
+    answers = service.engines.answers(wish)
     for answer in answers:
         answer.begin()
     return answers
 
 
-def reply_of(service: Service, asked: Asked, number: str) -> Reply:
+def reply_of(service: Service, wish: Asked, number: str) -> Reply:
     """The fields that all parts of a reply have in common."""
     call_id, now = f"chatcmpl-tool-{secrets.token_hex(7)}", int(time.time())
     return Reply(
-        asked=asked,
+        asked=wish,
         id=number,
         call_id=call_id,
-        model=asked.model,
+        model=wish.model,
         created=now,
         further=service.dialect.further,
         tokens=service.tokens,
     )
 
 
-async def whole(request: Request, reply: Reply, made: list[Answer]) -> list[Made]:
+async def whole(request: Request, reply: Reply, parts: list[Answer]) -> list[Made]:
     """Answers that have ended; when the client leaves, they are let go. Raises Refused: the engine
     cannot answer.
     """
-    watch = asyncio.ensure_future(left(request.receive, made))
+    watch = asyncio.ensure_future(left(request.receive, parts))
     try:
-        return await asyncio.gather(*(ended(answer, reply.call_id) for answer in made))
+        return await asyncio.gather(*(ended(answer, reply.call_id) for answer in parts))
     finally:
         watch.cancel()
-        for answer in made:
+        for answer in parts:
             answer.end()
 
 
@@ -388,40 +388,40 @@ async def ended(answer: Answer, call_id: str = "") -> Made:
 
 
 async def _events(
-    asked: Asked, reply: Reply, made: list[Answer], dialect: Dialect
+    wish: Asked, reply: Reply, parts: list[Answer], dialect: Dialect
 ) -> AsyncIterator[bytes]:
     """Every event of a stream; the choices of one request are mixed as they come."""
-    begun = [asked.kind != "chat"]
+    begun = [wish.kind != "chat"]
     try:
-        if len(made) == 1:
-            async for part in events_of(reply, 0, made, begun):
+        if len(parts) == 1:
+            async for part in events_of(reply, 0, parts, begun):
                 yield part
         else:
-            async for part in mixed([events_of(reply, i, made, begun) for i in range(len(made))]):
+            async for part in mixed([events_of(reply, i, parts, begun) for i in range(len(parts))]):
                 yield part
     except Refused as error:
         yield event(error.to_json(dialect))
         yield DONE
         return
-    if asked.usage:
-        yield reply.last(made)
+    if wish.usage:
+        yield reply.last(parts)
     yield DONE
 
 
 async def events_of(
-    reply: Reply, index: int, made: list[Answer], begun: list[bool]
+    reply: Reply, index: int, parts: list[Answer], begun: list[bool]
 ) -> AsyncIterator[bytes]:
     """The events of one choice; the last one says why it ended.
 
     The roles that begin a chat come with the first token of any choice and not before, as from a
     real engine: some clients take it for that.
     """
-    answer, sends_all = made[index], reply.asked.token_ids or reply.asked.logprobs is not None
+    answer, sends_all = parts[index], reply.asked.token_ids or reply.asked.logprobs is not None
     before, called = 0, False
     async for piece in answer.pieces():
         if not begun[0]:
             begun[0] = True
-            for part in reply.begin(made):
+            for part in reply.begin(parts):
                 yield part
         called = called or bool(piece.calls)
         if piece.finish or sends_all or not piece.silent:

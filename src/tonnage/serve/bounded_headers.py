@@ -5,6 +5,7 @@ seconds and in bytes.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -86,3 +87,13 @@ class BoundedStrictHeaders(_Awaited, H11Protocol):
         super().handle_events()
         if self.cycle is not before:
             self._stop_waiting()
+
+
+def silence_ended_requests(*causes: type[BaseException]) -> None:
+    """Let uvicorn print no traceback of a request that is cancelled as its server ends, or that one
+    of these exceptions ends on purpose.
+    """
+    silent: tuple[type[BaseException], ...] = (asyncio.CancelledError, *causes)
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda record: not (record.exc_info and isinstance(record.exc_info[1], silent))
+    )

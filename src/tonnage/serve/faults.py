@@ -110,28 +110,28 @@ def parse_fault(text: str) -> Fault:
     return Fault(
         kind=next(known_kind for known_kind in KINDS if known_kind == kind),
         instance=(
-            int(_number(parameters["instance"], text, least=0, most=1e6, whole=True))
+            int(_number(parameters["instance"], text, least=0, highest=1e6, whole=True))
             if "instance" in parameters
             else None
         ),
         start_s=start,
         end_s=end,
-        factor=_number(parameters.get("factor", "1"), text, least=1e-3, most=1e6),
-        share=_number(parameters.get("share", "0"), text, least=0, most=1),
-        after=int(_number(parameters.get("after", "1"), text, least=0, most=1e9, whole=True)),
+        factor=_number(parameters.get("factor", "1"), text, least=1e-3, highest=1e6),
+        share=_number(parameters.get("share", "0"), text, least=0, highest=1),
+        after=int(_number(parameters.get("after", "1"), text, least=0, highest=1e9, whole=True)),
     )
 
 
-def _number(word: str, text: str, *, least: float, most: float, whole: bool = False) -> float:
+def _number(word: str, text: str, *, least: float, highest: float, whole: bool = False) -> float:
     try:
         value = float(word)
     except ValueError:
         value = math.nan
-    if not least <= value <= most or (whole and value != int(value)):
+    if not least <= value <= highest or (whole and value != int(value)):
         kind = "a whole number" if whole else "a number"
         raise InputError(
             f'{option("fault")}: "{text}": {word} is not possible; write {kind} from {least:g} to'
-            f" {most:g}"
+            f" {highest:g}"
         )
     return value
 

@@ -299,13 +299,13 @@ SETTINGS = {
 """What may be asked, and the setting of the preset's command that it is."""
 
 
-def cpu_command(checkpoint: str, asked: Mapping[str, int]) -> Command:
+def cpu_command(checkpoint: str, settings: Mapping[str, int]) -> Command:
     """The command of an instance; absent settings (``SETTINGS``) are left to vLLM."""
     launch = find_engine("vllm").launch
     if launch is None:
         raise InputError(f"{option('engine')}: no command of vllm is known")
     words = [word.replace("{model}", checkpoint) for word in launch.command]
-    for name, value in asked.items():
+    for name, value in settings.items():
         words += [launch.flag(SETTINGS[name]) or "", str(value)]
     return Command(argv=tuple(words))
 
@@ -332,14 +332,14 @@ def check_memory(machine: Machine, checkpoint: str, *, kv_cache_gb: int, instanc
         )
 
 
-def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
+def usable(machine: Machine, named_gpus: Sequence[int] | None) -> tuple[Device, ...]:
     """The GPUs that were named, else the unused ones. Raises InputError: one was named that is not
     there or not free.
     """
-    if asked is None:
+    if named_gpus is None:
         return machine.free
     devices = []
-    for number in asked:
+    for number in named_gpus:
         chosen_gpu = next((device for device in machine.devices if device.index == number), None)
         if chosen_gpu is None:
             raise InputError(
@@ -359,10 +359,13 @@ def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
 
 
 def placed(
-    devices: Sequence[Device], size: int, instances: int | None, wanted: int | None = None
+    devices: Sequence[Device],
+    size: int,
+    instances: int | None,
+    planned_instances: int | None = None,
 ) -> tuple[tuple[Device, ...], ...]:
-    """A group of GPUs for each instance: as many as asked, or ``wanted`` by the plan if they fit.
-    Raises InputError: not enough.
+    """A group of GPUs for each instance: as many as asked, or ``planned_instances`` by the plan if
+    they fit. Raises InputError: not enough.
     """
     gpu_groups = groups(devices, size)
     if not gpu_groups:
@@ -370,7 +373,7 @@ def placed(
             f"{option('gpus')}: an instance takes {size} GPUs, and {len(devices)} are free"
         )
     if instances is None:
-        return gpu_groups[: min(len(gpu_groups), wanted or len(gpu_groups))]
+        return gpu_groups[: min(len(gpu_groups), planned_instances or len(gpu_groups))]
     if instances > len(gpu_groups):
         raise InputError(
             f"{option('instances')}: {instances} instances of {size} GPUs each need"

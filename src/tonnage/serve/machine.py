@@ -215,7 +215,7 @@ def _device(library: Any, place: int, handle: Any, buses: list[str]) -> Device:
     )
 
 
-def _linked(library: Any, handle: Any, buses: list[str], own: int) -> tuple[int, ...]:
+def _linked(library: Any, handle: Any, buses: list[str], own_bus: int) -> tuple[int, ...]:
     """GPUs that NVLink joins: all others where links lead to a switch."""
     peers: set[int] = set()
     for link in range(LINKS):
@@ -225,7 +225,7 @@ def _linked(library: Any, handle: Any, buses: list[str], own: int) -> tuple[int,
             remote = _text(library.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId).lower()
             ends = [place for place, bus in enumerate(buses) if bus.lower() == remote]
             peers.update(ends or range(len(buses)))
-    return tuple(sorted(peers - {own}))
+    return tuple(sorted(peers - {own_bus}))
 
 
 def _numa(bus: str) -> int | None:

@@ -83,29 +83,33 @@ def _error(error: Refused) -> JSONResponse:
     )
 
 
-def _check(said: Mapping[str, Any]) -> None:
+def _check(body: Mapping[str, Any]) -> None:
     """Check what vLLM checks along with the schema."""
-    max_tokens, thinking = said["max_tokens"], said.get("thinking") or {}
-    if not said["model"]:
-        raise value_error("Model is required", said["model"], "model")
+    max_tokens, thinking = body["max_tokens"], body.get("thinking") or {}
+    if not body["model"]:
+        raise value_error("Model is required", body["model"], "model")
     if max_tokens <= 0:
         raise value_error("max_tokens must be positive", max_tokens, "max_tokens")
     if thinking.get("type") == "enabled" and thinking["budget_tokens"] >= max_tokens:
-        raise value_error("thinking.budget_tokens must be less than max_tokens", said)
-    choice = said.get("tool_choice") or {}
+        raise value_error("thinking.budget_tokens must be less than max_tokens", body)
+    choice = body.get("tool_choice") or {}
     if choice.get("type") == "tool" and not choice.get("name"):
         raise value_error("tool_choice.name is required when type is 'tool'", choice, "tool_choice")
 
 
-def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
+def _chat_body(request_body: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the request to one of the chat API."""
-    messages = [{"role": "system", "content": _text(said["system"])}] if said.get("system") else []
-    for message in said["messages"]:
-        messages += _messages(message["role"], message["content"], said["model"])
+    messages = (
+        [{"role": "system", "content": _text(request_body["system"])}]
+        if request_body.get("system")
+        else []
+    )
+    for message in request_body["messages"]:
+        messages += _messages(message["role"], message["content"], request_body["model"])
     body: dict[str, Any] = {
-        "model": said["model"],
+        "model": request_body["model"],
         "messages": messages,
-        "stream": bool(said.get("stream")),
+        "stream": bool(request_body.get("stream")),
     }
     same = {
         "max_tokens": "max_completion_tokens",
@@ -114,8 +118,10 @@ def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
         "top_k": "top_k",
         "stop_sequences": "stop",
     }
-    body |= {name: said[key] for key, name in same.items() if said.get(key) is not None}
-    if said.get("tools"):
+    body |= {
+        name: request_body[key] for key, name in same.items() if request_body.get(key) is not None
+    }
+    if request_body.get("tools"):
         body["tools"] = [
             {
                 "type": "function",
@@ -124,11 +130,11 @@ def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
                     "parameters": tool.get("input_schema") or {"type": "object"},
                 },
             }
-            for tool in said["tools"]
+            for tool in request_body["tools"]
         ]
-        choice = said.get("tool_choice") or {"type": "auto"}
+        choice = request_body.get("tool_choice") or {"type": "auto"}
         if choice["type"] == "tool" and choice["name"] not in [
-            tool["name"] for tool in said["tools"]
+            tool["name"] for tool in request_body["tools"]
         ]:
             raise Refused(f"The tool with name '{choice['name']}' is not found in the tools list.")
         kinds: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
@@ -187,27 +193,27 @@ def _stopped(answer: Answer, called: bool) -> dict[str, Any]:
     return {"stop_reason": reason, "stop_sequence": None}
 
 
-def _usage(asked: Asked, answer: Answer, output: int) -> dict[str, int]:
+def _usage(wish: Asked, answer: Answer, output: int) -> dict[str, int]:
     cached = answer.source.cached
-    usage = {"input_tokens": asked.isl - cached, "output_tokens": output}
+    usage = {"input_tokens": wish.isl - cached, "output_tokens": output}
     return {**usage, **({"cache_read_input_tokens": cached} if cached else {})}
 
 
-def _whole(reply: Reply, asked: Asked, made: Made) -> dict[str, Any]:
+def _whole(reply: Reply, wish: Asked, output: Made) -> dict[str, Any]:
     content: list[dict[str, Any]] = []
-    if made.reasoning:
+    if output.reasoning:
         content.append(
-            {"type": "thinking", "thinking": made.reasoning, "signature": secrets.token_hex(16)}
+            {"type": "thinking", "thinking": output.reasoning, "signature": secrets.token_hex(16)}
         )
-    if made.text or not made.calls:
-        content.append({"type": "text", "text": made.text})
-    for number, name, arguments in made.calls:
+    if output.text or not output.calls:
+        content.append({"type": "text", "text": output.text})
+    for number, name, arguments in output.calls:
         content.append(
             {"type": "tool_use", "id": number, "name": name, "input": _object(arguments)}
         )
     stopped = {
         name: value
-        for name, value in _stopped(made.answer, bool(made.calls)).items()
+        for name, value in _stopped(output.answer, bool(output.calls)).items()
         if value is not None
     }
     head = {
@@ -217,7 +223,7 @@ def _whole(reply: Reply, asked: Asked, made: Made) -> dict[str, Any]:
         "content": content,
         "model": reply.model,
     }
-    return {**head, **stopped, "usage": _usage(asked, made.answer, made.answer.made)}
+    return {**head, **stopped, "usage": _usage(wish, output.answer, output.answer.made)}
 
 
 def _object(text: str) -> Any:
@@ -227,7 +233,7 @@ def _object(text: str) -> Any:
         return {}
 
 
-async def _events(reply: Reply, asked: Asked, answer: Answer) -> AsyncIterator[bytes]:
+async def _events(reply: Reply, wish: Asked, answer: Answer) -> AsyncIterator[bytes]:
     """The events of a stream: a block begins where the kind of text changes, or at a call of a
     tool.
     """
@@ -250,7 +256,7 @@ async def _events(reply: Reply, asked: Asked, answer: Answer) -> AsyncIterator[b
                 message |= {
                     "stop_reason": None,
                     "stop_sequence": None,
-                    "usage": _usage(asked, answer, 0),
+                    "usage": _usage(wish, answer, 0),
                 }
                 yield one("message_start", message=message)
             parts: list[tuple[str, str, Any]] = []
@@ -284,7 +290,7 @@ async def _events(reply: Reply, asked: Asked, answer: Answer) -> AsyncIterator[b
     if kind:
         yield one("content_block_stop", index=block)
     yield one(
-        "message_delta", delta=_stopped(answer, called), usage=_usage(asked, answer, answer.made)
+        "message_delta", delta=_stopped(answer, called), usage=_usage(wish, answer, answer.made)
     )
     yield one("message_stop")
 

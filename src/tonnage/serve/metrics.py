@@ -561,7 +561,7 @@ class Metrics:
         if len(of.made) >= KEPT_BACK:
             of.flush()
 
-    def looked_up(self, engine: str, tokens: int, found: int, *, received: bool = False) -> None:
+    def looked_up(self, engine: str, tokens: int, cached: int, *, received: bool = False) -> None:
         """Count the tokens of a prompt, of which the prefix cache had some, or which was received
         with its KV cache.
         """
@@ -570,11 +570,11 @@ class Metrics:
             return
         of = self._of(engine)
         of.count("cache_queries", tokens)
-        of.count("cache_hits", found)
-        self.state.of(engine).cached += found
-        self.state.of(engine).computed += tokens - found
+        of.count("cache_hits", cached)
+        self.state.of(engine).cached += cached
+        self.state.of(engine).computed += tokens - cached
         if self._of_vllm:
-            self._prefills.labels(**self._own(engine)).observe(tokens - found)
+            self._prefills.labels(**self._own(engine)).observe(tokens - cached)
 
     def stepped(self, engine: str, tokens: Iterable[int]) -> None:
         """Count the tokens of steps."""
@@ -583,28 +583,32 @@ class Metrics:
             for count in tokens:
                 steps.observe(count)
 
-    def ended(self, one: Ended) -> None:
+    def ended(self, request: Ended) -> None:
         """Count a request that ended."""
-        of = self._of(one.engine)
-        of.ended[one.finish if self._names.reason else ""].inc()
-        if one.finish == "abort":
+        of = self._of(request.engine)
+        of.ended[request.finish if self._names.reason else ""].inc()
+        if request.finish == "abort":
             return
-        of.count("prompt_tokens", one.isl)
+        of.count("prompt_tokens", request.isl)
         spans: dict[at.Histogram, float] = {
-            "whole": one.whole_s,
-            "decode": one.decode_s,
-            "isl": one.isl,
-            "osl": one.osl,
-            "max_osl": one.osl,
-            "asked_osl": one.asked_osl,
-            "choices": one.choices,
-            "preempted": one.preemptions,
+            "whole": request.whole_s,
+            "decode": request.decode_s,
+            "isl": request.isl,
+            "osl": request.osl,
+            "max_osl": request.osl,
+            "asked_osl": request.asked_osl,
+            "choices": request.choices,
+            "preempted": request.preemptions,
         }
-        if one.osl > 1:
-            spans["mean_gap"] = one.decode_s / (one.osl - 1)
-        if one.queue_s is not None:
-            inside = one.whole_s - one.front_s - one.queue_s
-            spans |= {"queue": one.queue_s, "inference": inside, "prefill": inside - one.decode_s}
+        if request.osl > 1:
+            spans["mean_gap"] = request.decode_s / (request.osl - 1)
+        if request.queue_s is not None:
+            inside = request.whole_s - request.front_s - request.queue_s
+            spans |= {
+                "queue": request.queue_s,
+                "inference": inside,
+                "prefill": inside - request.decode_s,
+            }
         for kind, value in spans.items():
             of.observe(kind, value)
 

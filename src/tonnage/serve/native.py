@@ -150,22 +150,24 @@ def _server_info(service: Service) -> dict[str, Any]:
     return {"model_path": service.model, **service.settings, "internal_states": loads}
 
 
-def _several(given: Mapping[str, Any]) -> bool:
+def _several(body: Mapping[str, Any]) -> bool:
     """Whether it asks for several prompts, which are answered by a list."""
-    ids = given.get("input_ids")
-    return isinstance(given.get("text"), list) or bool(ids and isinstance(ids[0], list))
+    ids = body.get("input_ids")
+    return isinstance(body.get("text"), list) or bool(ids and isinstance(ids[0], list))
 
 
-def _completion(given: Mapping[str, Any]) -> dict[str, Any]:
+def _completion(request_body: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the request to a completion."""
-    if (given.get("text") is None) == (given.get("input_ids") is None):
+    if (request_body.get("text") is None) == (request_body.get("input_ids") is None):
         raise Refused("Either text, input_ids or input_embeds should be provided.")
-    parameters = given.get("sampling_params") or {}
+    parameters = request_body.get("sampling_params") or {}
     if not isinstance(parameters, dict):
         raise Refused("sampling_params: several are not taken; write one object for all prompts")
     body: dict[str, Any] = {
-        "prompt": given["input_ids"] if given.get("text") is None else given["text"],
-        "stream": bool(given.get("stream")),
+        "prompt": request_body["input_ids"]
+        if request_body.get("text") is None
+        else request_body["text"],
+        "stream": bool(request_body.get("stream")),
     }
     body |= {name: parameters[name] for name in _SAME if parameters.get(name) is not None}
     body |= {

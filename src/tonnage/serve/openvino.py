@@ -267,7 +267,7 @@ class Pipeline:
         return str(self.tokenizer.decode(list(ids)))
 
 
-def _lost(made: Deliveries) -> None:
+def _lost(deliveries: Deliveries) -> None:
     raise RuntimeError("the pipeline was not started")
 
 
@@ -363,19 +363,19 @@ class OpenvinoEngines:
         """End the pipeline's thread."""
         self._pipeline.stop()
 
-    def answers(self, asked: Asked) -> list[Answer]:
+    def answers(self, wish: Asked) -> list[Answer]:
         """An answer for each choice to each prompt, not begun yet. Raises Refused: sampling that
         OpenVINO GenAI does not take.
         """
         answers = []
-        for prompt in asked.prompts:
-            for choice in range(asked.choices):
-                config = generation_config(asked.sampling, asked.osl, choice)
+        for prompt in wish.prompts:
+            for choice in range(wish.choices):
+                config = generation_config(wish.sampling, wish.osl, choice)
                 source = OpenvinoSource(
-                    self._pipeline, prompt.ids, config, frozenset(asked.sampling.stop_token_ids)
+                    self._pipeline, prompt.ids, config, frozenset(wish.sampling.stop_token_ids)
                 )
                 answers.append(
-                    Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt)
+                    Answer(source=source, metrics=self.metrics, asked=wish, prompt=prompt)
                 )
         return answers
 
@@ -445,11 +445,11 @@ def generation_config(sampling: Sampling, osl: int, choice: int) -> Any:
     return config
 
 
-def _on(loop: asyncio.AbstractEventLoop, made: Deliveries) -> None:
+def _on(loop: asyncio.AbstractEventLoop, deliveries: Deliveries) -> None:
     """Bring pieces to the loop's thread; a loop that has ended takes none."""
 
     def take() -> None:
-        for work, piece in made:
+        for work, piece in deliveries:
             work.take(piece)
 
     if not loop.is_closed():

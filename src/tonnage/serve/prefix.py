@@ -134,10 +134,17 @@ class LiveContents:
         row.until.append(end)
 
 
-def names_of(ids: Sequence[int], size: int, salt: str, known: Sequence[int] = ()) -> list[int]:
+def names_of(
+    ids: Sequence[int], size: int, salt: str, earlier_names: Sequence[int] = ()
+) -> list[int]:
     """The names of the full blocks of a context after the known ones."""
-    names, before = [], known[-1] if known else (int.from_bytes(salt.encode()[:512], "big") % _MASK)
-    for place in range(len(known), len(ids) // size):
+    names, before = (
+        [],
+        earlier_names[-1]
+        if earlier_names
+        else (int.from_bytes(salt.encode()[:512], "big") % _MASK),
+    )
+    for place in range(len(earlier_names), len(ids) // size):
         before = hash((before, *ids[place * size : (place + 1) * size])) & _MASK
         names.append(before)
     return names
@@ -157,10 +164,10 @@ class _Watched(PrefixCache):
         super().name(job, tokens)
         self._note(job)
 
-    def hold(self, job: Job, found: Found) -> None:
+    def hold(self, job: Job, prefix: Found) -> None:
         """Let a request have what it found, and note the names that come up from tiers."""
         self._fresh = []
-        super().hold(job, found)
+        super().hold(job, prefix)
         self._note(job)
 
     def _note(self, job: Job) -> None:

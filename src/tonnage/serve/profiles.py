@@ -212,7 +212,7 @@ def profiles(
 
 
 def _of_format(
-    model: Model, machine: Machine, engine: EnginePreset, precision: str, wanted: int
+    model: Model, machine: Machine, engine: EnginePreset, precision: str, wanted_context: int
 ) -> Iterator[Profile]:
     """The profiles of an engine and a format, by degree."""
     least = min(device.memory_bytes for device in machine.devices)
@@ -226,7 +226,7 @@ def _of_format(
         kind, context, needs, why = (
             ("incompatible", 0, 0, lacking)
             if lacking
-            else _memory(deployed(model, gpu, engine, precision, tp), machine, wanted)
+            else _memory(deployed(model, gpu, engine, precision, tp), machine, wanted_context)
         )
         yield Profile(
             family=engine.family,
@@ -243,21 +243,21 @@ def _of_format(
         )
 
 
-def _memory(d: Deployment, machine: Machine, wanted: int) -> tuple[Kind, int, int, str]:
+def _memory(d: Deployment, machine: Machine, context: int) -> tuple[Kind, int, int, str]:
     """Kind, context that fits, bytes that each GPU needs, and why."""
     try:
         plan = memory_plan(d)
     except DoesNotFit as fault:  # the weights alone: the rules of memory are linear in the GPU's
         needs = _needed(
             memory_plan(replace(d, gpu=replace(d.gpu, memory_bytes=ROOMY * d.gpu.memory_bytes))),
-            wanted,
+            context,
         )
         return "incompatible", 0, needs, f"needs {needs / 1e9:,.0f} GB on each GPU ({fault})"
     except InputError as fault:
         return "incompatible", 0, 0, fault.reason
     # of a request that the KV cache holds
     longest = max(0, plan.blocks - plan.windows.blocks) * d.knobs.tokens_per_block
-    needs, fits, tp, why = _needed(plan, wanted), min(wanted, longest), d.parallelism.tp, ""
+    needs, fits, tp, why = _needed(plan, context), min(context, longest), d.parallelism.tp, ""
     if tp > len(machine.devices):
         why = f"needs {tp} GPUs, and the machine has {len(machine.devices)}"
     elif tp > len(machine.free):
@@ -265,16 +265,16 @@ def _memory(d: Deployment, machine: Machine, wanted: int) -> tuple[Kind, int, in
             f"needs {tp} GPUs, and others use {len(machine.devices) - len(machine.free)} of"
             f" {len(machine.devices)}"
         )
-    elif fits < min(LEAST_CONTEXT, wanted):
+    elif fits < min(LEAST_CONTEXT, context):
         why = f"the KV cache holds {fits:,} tokens, fewer than one request of {LEAST_CONTEXT:,}"
     if why:
         return "incompatible", fits, needs, why
-    if fits < wanted:
+    if fits < context:
         return (
             "low memory",
             fits,
             needs,
-            f"the KV cache holds {fits:,} of the {wanted:,} tokens of a whole context",
+            f"the KV cache holds {fits:,} of the {context:,} tokens of a whole context",
         )
     return "runnable", fits, needs, ""
 
@@ -292,13 +292,13 @@ def deployed(model: Model, gpu: Gpu, engine: EnginePreset, precision: str, tp: i
     )
 
 
-def _needed(plan: MemoryPlan, wanted: int) -> int:
+def _needed(plan: MemoryPlan, context: int) -> int:
     """Bytes that each GPU must have so that its engine's KV cache holds one request of the wanted
     context.
     """
     gpu, knobs = plan.deployment.gpu, plan.deployment.knobs
     short = (
-        plan.request_blocks(wanted) * knobs.tokens_per_block * plan.kv_bytes_per_token
+        plan.request_blocks(context) * knobs.tokens_per_block * plan.kv_bytes_per_token
         - plan.kv_budget_bytes
     )
     return round(gpu.memory_bytes + short / knobs.kv_fraction)
@@ -319,11 +319,11 @@ RULE = (
 among equals is recalled, and the place of SGLang is ours)."""
 
 
-def ordered(found: Sequence[Profile]) -> tuple[Profile, ...]:
+def ordered(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
     """Profiles by kind, and the one that is taken first within a kind."""
     return tuple(
         sorted(
-            found,
+            profiles,
             key=lambda profile: (
                 KINDS.index(profile.kind),
                 ENGINES.index(profile.family),
@@ -335,13 +335,13 @@ def ordered(found: Sequence[Profile]) -> tuple[Profile, ...]:
     )
 
 
-def chosen(found: Sequence[Profile], name: str | None = None) -> Profile:
+def chosen(profiles: Sequence[Profile], name: str | None = None) -> Profile:
     """The profile of that name, or the first runnable one with a known checkpoint. Raises
     InputError: with what the nearest one needs.
     """
     where = option("profile")
     if name is not None:
-        named = next((candidate for candidate in found if candidate.name == name), None)
+        named = next((candidate for candidate in profiles if candidate.name == name), None)
         if named is None:
             raise InputError(
                 f"{where}: there is no '{name}'; {option('list_profiles')} shows those that"
@@ -355,7 +355,7 @@ def chosen(found: Sequence[Profile], name: str | None = None) -> Profile:
             )
             raise InputError(f"{where}: {name} does not run here: {named.why}{advice}")
         return _with_checkpoint(named)
-    first = ordered(found)
+    first = ordered(profiles)
     profile = next(
         (candidate for candidate in first if candidate.kind == "runnable" and candidate.checkpoint),
         None,
@@ -376,10 +376,10 @@ def chosen(found: Sequence[Profile], name: str | None = None) -> Profile:
     )
 
 
-def _with_checkpoint(one: Profile) -> Profile:
-    if not one.checkpoint:
+def _with_checkpoint(profile: Profile) -> Profile:
+    if not profile.checkpoint:
         raise InputError(
-            f"{option('checkpoint')}: {one.name} needs the model in {one.precision}, and no"
+            f"{option('checkpoint')}: {profile.name} needs the model in {profile.precision}, and no"
             " checkpoint in that format is known; name one"
         )
-    return one
+    return profile

@@ -100,17 +100,17 @@ class Reply:
         """Whether the reply answers a chat completion."""
         return self.asked.kind == "chat"
 
-    def whole(self, made: Sequence[Made]) -> dict[str, Any]:
+    def whole(self, parts: Sequence[Made]) -> dict[str, Any]:
         """A whole reply."""
         more = self.further
-        choices = [self._choice(i, made_choice) for i, made_choice in enumerate(made)]
+        choices = [self._choice(i, made_choice) for i, made_choice in enumerate(parts)]
         name = "chat.completion" if self.chat else "text_completion"
         rest: dict[str, Any] = {
             **more.reply,
             **(more.chat if self.chat else {}),
             **self._fingerprint(),
         }
-        first = made[0].answer
+        first = parts[0].answer
         if self.chat and self.asked.token_ids:
             rest["prompt_token_ids"] = list(first.prompt.ids)
         if self.chat and self.asked.prompt_logprobs is not None:
@@ -120,12 +120,12 @@ class Reply:
         return {
             **self._head(name),
             "choices": choices,
-            "usage": self.usage(made_choice.answer for made_choice in made),
+            "usage": self.usage(made_choice.answer for made_choice in parts),
             **rest,
         }
 
-    def _choice(self, index: int, one: Made) -> dict[str, Any]:
-        more, request, answer = self.further, self.asked, one.answer
+    def _choice(self, index: int, output: Made) -> dict[str, Any]:
+        more, request, answer = self.further, self.asked, output.answer
         fields: dict[str, Any] = {
             **self._stop_reason(answer.stopped_by),
             **more.choice,
@@ -134,12 +134,12 @@ class Reply:
         if self.chat:
             message: dict[str, Any] = {
                 "role": request.role,
-                "content": request.said + one.text,
+                "content": request.said + output.text,
                 **more.message,
             }
-            if one.calls:
+            if output.calls:
                 message |= {
-                    "content": one.text if one.text or request.tool_choice != "auto" else None
+                    "content": output.text if output.text or request.tool_choice != "auto" else None
                 }
                 message["tool_calls"] = [
                     {
@@ -147,21 +147,23 @@ class Reply:
                         "type": "function",
                         "function": {"name": name, "arguments": arguments},
                     }
-                    for number, name, arguments in one.calls
+                    for number, name, arguments in output.calls
                 ]
-            if one.reasoning:
-                message["reasoning"] = one.reasoning
+            if output.reasoning:
+                message["reasoning"] = output.reasoning
             payload: dict[str, Any] = {"message": message}
             logprobs = (
-                self.chat_logprobs(answer, one.ids, 0) if request.logprobs is not None else None
+                self.chat_logprobs(answer, output.ids, 0) if request.logprobs is not None else None
             )
         else:
-            text = one.text
+            text = output.text
             if request.echo:
-                text = self._prompt_text(answer.prompt) + ("" if request.prompt_alone else one.text)
+                text = self._prompt_text(answer.prompt) + (
+                    "" if request.prompt_alone else output.text
+                )
             payload = {"text": text}
             logprobs = (
-                self._text_logprobs(answer, one.ids, 0, index)
+                self._text_logprobs(answer, output.ids, 0, index)
                 if request.logprobs is not None
                 else None
             )
@@ -170,12 +172,12 @@ class Reply:
             if request.prompt_logprobs is not None:
                 fields["prompt_logprobs"] = self._prompt_logprobs(answer)
         if request.token_ids:
-            fields["token_ids"] = one.ids
+            fields["token_ids"] = output.ids
         return {
             "index": index,
             **payload,
             "logprobs": logprobs,
-            "finish_reason": one.finish,
+            "finish_reason": output.finish,
             **fields,
         }
 
@@ -341,14 +343,14 @@ class Reply:
 
     # Log probabilities, which are made up.
 
-    def _odds(self, answer: Answer, one: int, place: int, count: int) -> list[tuple[int, float]]:
+    def _odds(self, answer: Answer, token: int, place: int, count: int) -> list[tuple[int, float]]:
         greedy = self.asked.sampling.temperature == 0
         key = answer.script.key if answer.script is not None else 0
         alternatives = max(count - 1, 0) if greedy or place < 0 else count
-        return logprobs_of(one, key, place, alternatives, self.tokens)
+        return logprobs_of(token, key, place, alternatives, self.tokens)
 
-    def _name(self, one: int) -> str:
-        return f"token_id:{one}" if self.asked.tokens_as_ids else self.tokens.text([one])
+    def _name(self, token: int) -> str:
+        return f"token_id:{token}" if self.asked.tokens_as_ids else self.tokens.text([token])
 
     def chat_logprobs(self, answer: Answer, ids: Sequence[int], first: int) -> dict[str, Any]:
         """The logprobs of some tokens of a chat's answer, from place ``first`` on."""

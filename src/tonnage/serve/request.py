@@ -272,11 +272,11 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
     )
 
 
-def _check_by_limits(said: Mapping[str, Any], alone: int, limits: Limits) -> None:
+def _check_by_limits(body: Mapping[str, Any], alone: int, limits: Limits) -> None:
     """Refuse what this server has no room for; ``alone`` are the tokens of a prompt after which
     nothing is generated.
     """
-    if said.get("thinking_token_budget") is not None and not limits.reasons:
+    if body.get("thinking_token_budget") is not None and not limits.reasons:
         words = "thinking_token_budget is set but reasoning_config is not configured. Please set"
         raise Refused(f"{words} {PARSES} and/or {CONFIGURES} to use thinking_token_budget.")
     if 0 < limits.max_context <= alone:
@@ -291,17 +291,17 @@ def _check_by_limits(said: Mapping[str, Any], alone: int, limits: Limits) -> Non
         raise Refused(f"{words}+ requested output tokens).")
 
 
-def _speaks(said: Mapping[str, Any]) -> dict[str, str]:
+def _speaks(body: Mapping[str, Any]) -> dict[str, str]:
     """The role of a chat's answer. With ``echo`` the answer begins with the last message, if that
     message has the same role.
     """
-    last = said["messages"][-1]
-    role = "assistant" if said["add_generation_prompt"] else last["role"]
+    last = body["messages"][-1]
+    role = "assistant" if body["add_generation_prompt"] else last["role"]
     return {
         "role": role,
         "said": (
             _text_of({"content": last.get("content")}, "")
-            if said["echo"] and last["role"] == role
+            if body["echo"] and last["role"] == role
             else ""
         ),
     }
@@ -315,13 +315,13 @@ def check_model(name: str | None, limits: Limits) -> None:
         raise Refused(words, status=404, kind="NotFoundError", param="model")
 
 
-def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits: Limits) -> int:
+def _osl(kind: Kind, body: Mapping[str, Any], prompts: Sequence[Prompt], limits: Limits) -> int:
     """The output tokens that the context leaves, of those requested."""
     named = (
-        "max_completion_tokens" if said.get("max_completion_tokens") is not None else "max_tokens"
+        "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
     )
     requested, longest, max_context = (
-        said.get(named),
+        body.get(named),
         max(prompt.tokens for prompt in prompts),
         limits.max_context,
     )
@@ -345,32 +345,32 @@ def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits:
     )
 
 
-def too_long(prompt: Prompt, most: int, *, text: bool) -> Refused:
+def too_long(prompt: Prompt, most_tokens: int, *, text: bool) -> Refused:
     """The error of a prompt beyond the context; of a text vLLM reads no more than one token beyond
     it.
     """
-    length = most + 1 if text else prompt.tokens
+    length = most_tokens + 1 if text else prompt.tokens
     count = f"at least {length}" if text else f"{length}"
     words = (
-        f"This model's maximum context length is {most} tokens. However, your prompt contains"
-        f" {count} input tokens, which exceeds this "
+        f"This model's maximum context length is {most_tokens} tokens. However, your prompt"
+        f" contains {count} input tokens, which exceeds this "
     )
     words += "limit even without any output tokens. Please reduce the length of the input prompt."
     return refusal(words, "input_tokens", length)
 
 
-def _sampling(said: Mapping[str, Any]) -> Sampling:
-    settings = {name: said[name] for name in (*_SAMPLING, *_ENDING) if said.get(name) is not None}
+def _sampling(body: Mapping[str, Any]) -> Sampling:
+    settings = {name: body[name] for name in (*_SAMPLING, *_ENDING) if body.get(name) is not None}
     if settings.get("top_k", 0) < 0:
         del settings["top_k"]  # vLLM's −1 is no limit, too
     if settings.get("seed") == -1:
         del settings["seed"]
-    return Sampling(**settings, stop_token_ids=tuple(said.get("stop_token_ids") or ()))
+    return Sampling(**settings, stop_token_ids=tuple(body.get("stop_token_ids") or ()))
 
 
-def _grammar(said: Mapping[str, Any]) -> str:
+def _grammar(body: Mapping[str, Any]) -> str:
     """The grammar that the answer has to fit."""
-    form, structured = said.get("response_format") or {}, said.get("structured_outputs") or {}
+    form, structured = body.get("response_format") or {}, body.get("structured_outputs") or {}
     if not structured and form.get("type", "text") == "text":
         return ""
     from tonnage.serve import structure
@@ -389,18 +389,18 @@ def _grammar(said: Mapping[str, Any]) -> str:
     return structure.json_grammar({"type": "object"} if schema is None else schema)
 
 
-def _tools(said: Mapping[str, Any]) -> dict[str, Any]:
+def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
     """Tools that may be called: with "auto" only where the last message is not a result of one, so
     that an agent comes to an end.
     """
-    if not said.get("tools"):
+    if not body.get("tools"):
         return {}
-    tools = {tool["function"]["name"]: tool["function"].get("parameters") for tool in said["tools"]}
-    choice = said["tool_choice"] or "auto"
+    tools = {tool["function"]["name"]: tool["function"].get("parameters") for tool in body["tools"]}
+    choice = body["tool_choice"] or "auto"
     named = choice["function"]["name"] if isinstance(choice, Mapping) else ""
-    if choice == "auto" and said["messages"][-1].get("role") == "tool":
+    if choice == "auto" and body["messages"][-1].get("role") == "tool":
         choice = "none"
-    parallel = said["parallel_tool_calls"] is not False
+    parallel = body["parallel_tool_calls"] is not False
     return {
         "tools": tools,
         "tool_choice": "named" if named else choice,
@@ -409,24 +409,24 @@ def _tools(said: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _refuse_unheeded(said: Mapping[str, Any], names: Sequence[str]) -> None:
+def _refuse_unheeded(body: Mapping[str, Any], names: Sequence[str]) -> None:
     """Fields that would change an answer are refused rather than passed over."""
     for name in names:
-        value = said.get(name)
+        value = body.get(name)
         if value not in (None, False, 0, "", []) or (
             name == "logprobs" and value is not None and value is not False
         ):
             raise Refused(f"{name}: this server does not do that; leave it out", param=name)
 
 
-def prompt_of_chat(said: Mapping[str, Any], reader: Reader) -> Prompt:
+def prompt_of_chat(body: Mapping[str, Any], reader: Reader) -> Prompt:
     """The prompt of a chat: its messages, after the tools that may be called."""
-    messages = said["messages"]
+    messages = body["messages"]
     if not messages:
         raise Refused(
             "Cannot apply chat template to an empty conversation. Provide at least one message."
         )
-    if said.get("continue_final_message") and said.get("add_generation_prompt"):
+    if body.get("continue_final_message") and body.get("add_generation_prompt"):
         raise Refused(
             "continue_final_message and add_generation_prompt are not compatible. Use"
             " continue_final_message when you want the model to continue the final message, and"
@@ -435,12 +435,12 @@ def prompt_of_chat(said: Mapping[str, Any], reader: Reader) -> Prompt:
         )
     chat_messages = [
         Message(
-            role=message.get("role") or "", text=_text_of(message, said.get("model") or "the model")
+            role=message.get("role") or "", text=_text_of(message, body.get("model") or "the model")
         )
         for message in messages
     ]
-    if said.get("tools") and said.get("tool_choice") != "none":
-        chat_messages = [Message(role="tools", text=json.dumps(said["tools"])), *chat_messages]
+    if body.get("tools") and body.get("tool_choice") != "none":
+        chat_messages = [Message(role="tools", text=json.dumps(body["tools"])), *chat_messages]
     return reader.chat(chat_messages)
 
 
@@ -473,24 +473,28 @@ def _text_of(message: Mapping[str, Any], model: str) -> str:
     return "\n".join(parts) + after
 
 
-def _prompts(said: Mapping[str, Any], reader: Reader) -> tuple[Prompt, ...]:
+def _prompts(body: Mapping[str, Any], reader: Reader) -> tuple[Prompt, ...]:
     """Read the prompts of a completion."""
-    prompt = said["prompt"]
-    if said.get("suffix") is not None:
+    prompt = body["prompt"]
+    if body.get("suffix") is not None:
         why = (
             "is only supported for models with"
             if isinstance(prompt, str)
             else "requires text prompt input for"
         )
         raise Refused(f"suffix {why} FIM completion rendering", param="suffix")
-    return prompts_of(prompt, reader, special=said["add_special_tokens"])
+    return prompts_of(prompt, reader, special=body["add_special_tokens"])
 
 
-def prompts_of(given: Any, reader: Reader, *, special: bool) -> tuple[Prompt, ...]:
+def prompts_of(prompt_field: Any, reader: Reader, *, special: bool) -> tuple[Prompt, ...]:
     """A text, token ids, or a list of either. Raises Refused: nothing, or an empty one."""
-    if given == []:
+    if prompt_field == []:
         raise Refused("You must pass at least one prompt")
-    several = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
+    several = (
+        prompt_field
+        if isinstance(prompt_field, list) and not isinstance(prompt_field[0], int)
+        else [prompt_field]
+    )
     if any(prompt in ("", []) for prompt in several):
         raise Refused("The decoder prompt cannot be empty")
     return tuple(
@@ -499,11 +503,11 @@ def prompts_of(given: Any, reader: Reader, *, special: bool) -> tuple[Prompt, ..
     )
 
 
-def _truncated(said: Mapping[str, Any], prompt: Prompt, longest: int) -> Prompt:
+def _truncated(body: Mapping[str, Any], prompt: Prompt, longest: int) -> Prompt:
     """The part of a prompt that ``truncate_prompt_tokens`` leaves; -1 leaves what the context has
     room for.
     """
-    limit = said.get("truncate_prompt_tokens")
+    limit = body.get("truncate_prompt_tokens")
     if limit is not None and longest and limit > longest:
         words = (
             f"truncate_prompt_tokens={limit} cannot be greater than max_model_len = {longest}."
@@ -516,7 +520,7 @@ def _truncated(said: Mapping[str, Any], prompt: Prompt, longest: int) -> Prompt:
     if limit is None or limit < 0 or prompt.tokens <= limit:
         return prompt
     return Prompt(
-        ids=prompt.ids[:limit] if said.get("truncation_side") == "right" else prompt.ids[-limit:]
+        ids=prompt.ids[:limit] if body.get("truncation_side") == "right" else prompt.ids[-limit:]
     )
 
 

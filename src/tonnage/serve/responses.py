@@ -189,26 +189,28 @@ def check_response(body: dict[str, Any]) -> None:
                 part.setdefault("detail", "auto")
 
 
-def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
+def _chat_body(request_body: Mapping[str, Any], stored: Kept) -> dict[str, Any]:
     """Convert the request to one of the chat API."""
     messages: list[Any] = (
-        [{"role": "system", "content": said["instructions"]}] if said.get("instructions") else []
+        [{"role": "system", "content": request_body["instructions"]}]
+        if request_body.get("instructions")
+        else []
     )
-    if said.get("previous_response_id"):
-        messages += kept.of(said["previous_response_id"])[1]
-    prompt_input = said["input"]
+    if request_body.get("previous_response_id"):
+        messages += stored.of(request_body["previous_response_id"])[1]
+    prompt_input = request_body["input"]
     messages += (
         [{"role": "user", "content": prompt_input}]
         if isinstance(prompt_input, str)
         else [_message(item) for item in prompt_input]
     )
     body: dict[str, Any] = {
-        "model": said.get("model"),
+        "model": request_body.get("model"),
         "messages": messages,
-        "max_completion_tokens": said.get("max_output_tokens"),
+        "max_completion_tokens": request_body.get("max_output_tokens"),
     }
-    body |= {name: said[name] for name in _AS_CHAT if said.get(name) is not None}
-    form = (said.get("text") or {}).get("format") or {}
+    body |= {name: request_body[name] for name in _AS_CHAT if request_body.get(name) is not None}
+    form = (request_body.get("text") or {}).get("format") or {}
     if form.get("type") == "json_schema":
         body["response_format"] = {
             "type": "json_schema",
@@ -216,7 +218,7 @@ def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
         }
     elif form.get("type") == "json_object":
         body["response_format"] = {"type": "json_object"}
-    tools = [tool for tool in said.get("tools") or [] if tool.get("type") == "function"]
+    tools = [tool for tool in request_body.get("tools") or [] if tool.get("type") == "function"]
     if tools:
         body["tools"] = [
             {
@@ -225,14 +227,14 @@ def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
             }
             for tool in tools
         ]
-        choice: Any = said.get("tool_choice") or "auto"
+        choice: Any = request_body.get("tool_choice") or "auto"
         named = isinstance(choice, Mapping) and choice.get("type") == "function"
         body["tool_choice"] = (
             {"type": "function", "function": {"name": choice["name"]}} if named else choice
         )
-        body["parallel_tool_calls"] = said.get("parallel_tool_calls") is not False
-    if "message.output_text.logprobs" in (said.get("include") or []):
-        body |= {"logprobs": True, "top_logprobs": said.get("top_logprobs") or 0}
+        body["parallel_tool_calls"] = request_body.get("parallel_tool_calls") is not False
+    if "message.output_text.logprobs" in (request_body.get("include") or []):
+        body |= {"logprobs": True, "top_logprobs": request_body.get("top_logprobs") or 0}
     return {name: value for name, value in body.items() if value is not None}
 
 
@@ -303,14 +305,14 @@ class Writer:
             **echoed,
         }
 
-    def ended(self, made: Made, items: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    def ended(self, result: Made, items: list[dict[str, Any]] | None = None) -> dict[str, Any]:
         """The response that has ended; later ones may follow on it."""
-        output = self._output(made) if items is None else items
-        cut = made.answer.finish == "length"
+        output = self._output(result) if items is None else items
+        cut = result.answer.finish == "length"
         response = self.body(
             "incomplete" if cut else "completed",
             output,
-            self._usage(made),
+            self._usage(result),
             {"reason": "max_output_tokens"} if cut else None,
         )
         if self.kept.stores and self.said.get("store") is not False:
@@ -323,19 +325,19 @@ class Writer:
             )
         return response
 
-    def _output(self, made: Made) -> list[dict[str, Any]]:
-        items = [_reasoning(made.reasoning)] if made.reasoning else []
-        if made.text or not made.calls:
+    def _output(self, output: Made) -> list[dict[str, Any]]:
+        items = [_reasoning(output.reasoning)] if output.reasoning else []
+        if output.text or not output.calls:
             logprobs = (
-                self.reply.chat_logprobs(made.answer, made.ids, 0)["content"]
+                self.reply.chat_logprobs(output.answer, output.ids, 0)["content"]
                 if self.asked.logprobs is not None
                 else None
             )
-            items.append(_spoken(f"msg_{secrets.token_hex(8)}", made.text, logprobs))
-        return items + [_called(f"fc_{secrets.token_hex(8)}", *call) for call in made.calls]
+            items.append(_spoken(f"msg_{secrets.token_hex(8)}", output.text, logprobs))
+        return items + [_called(f"fc_{secrets.token_hex(8)}", *call) for call in output.calls]
 
-    def _usage(self, made: Made) -> dict[str, Any]:
-        answer = made.answer
+    def _usage(self, output: Made) -> dict[str, Any]:
+        answer = output.answer
         read = {
             "cached_tokens": answer.source.cached,
             "cache_write_tokens": 0,
@@ -386,7 +388,7 @@ class Writer:
         yield stream.event("response.completed", response=self.ended(collected, stream.items))
 
 
-def _tool(one: Mapping[str, Any]) -> dict[str, Any]:
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     further = (
         "strict",
         "allowed_callers",
@@ -395,7 +397,7 @@ def _tool(one: Mapping[str, Any]) -> dict[str, Any]:
         "description",
         "output_schema",
     )
-    return {**dict.fromkeys(further if one.get("type") == "function" else ()), **one}
+    return {**dict.fromkeys(further if tool.get("type") == "function" else ()), **tool}
 
 
 def _unspelled(odds: Mapping[str, Any]) -> dict[str, Any]:
@@ -422,10 +424,10 @@ def _spoken(
 
 
 def _called(
-    number: str, call: str, name: str, given: str, status: str = "completed"
+    number: str, call: str, name: str, arguments_text: str, status: str = "completed"
 ) -> dict[str, Any]:
     item = {
-        "arguments": given,
+        "arguments": arguments_text,
         "call_id": call,
         "name": name,
         "type": "function_call",

@@ -315,34 +315,34 @@ def embedding_routes(service: Service) -> list[Route]:
     return [Route(EMBEDDINGS, counted(service, create), methods=["POST"])]
 
 
-def _prompts(service: Service, said: Mapping[str, Any]) -> tuple[Prompt, ...]:
+def _prompts(service: Service, body: Mapping[str, Any]) -> tuple[Prompt, ...]:
     """Read the texts to embed."""
-    name, max_context = said.get("model"), service.limits.max_context
+    name, max_context = body.get("model"), service.limits.max_context
     if name and name not in service.limits.models:
         raise Refused(f"The model `{name}` does not exist.", status=404, kind="NotFoundError")
-    if said.get("dimensions") is not None:
-        why = f"dimensions must be unset (received dimensions={said['dimensions']})"
+    if body.get("dimensions") is not None:
+        why = f"dimensions must be unset (received dimensions={body['dimensions']})"
         raise Refused(
             f"Model '{name or service.model}' does not support Matryoshka embeddings; {why}."
         )
-    if said["encoding_format"] not in ("float", "base64") or said["embed_dtype"] not in _DTYPES:
+    if body["encoding_format"] not in ("float", "base64") or body["embed_dtype"] not in _DTYPES:
         raise Refused(
             "this server gives embeddings as float or base64, of float32 or float16",
             param="encoding_format",
         )
-    if "messages" in said:
+    if "messages" in body:
         several = (
-            said["messages"]
-            if said["messages"] and isinstance(said["messages"][0], list)
-            else [said["messages"]]
+            body["messages"]
+            if body["messages"] and isinstance(body["messages"][0], list)
+            else [body["messages"]]
         )
         prompts = tuple(
-            prompt_of_chat({**said, "messages": conversation}, service.reader)
+            prompt_of_chat({**body, "messages": conversation}, service.reader)
             for conversation in several
         )
     else:
-        prompts = prompts_of(said["input"], service.reader, special=said["add_special_tokens"])
-    cut = said.get("truncate_prompt_tokens")
+        prompts = prompts_of(body["input"], service.reader, special=body["add_special_tokens"])
+    cut = body.get("truncate_prompt_tokens")
     if cut is not None and max_context and cut > max_context:
         raise Refused(
             "truncate_prompt_tokens value is greater than max_model_len. Please request a smaller"
@@ -350,7 +350,7 @@ def _prompts(service: Service, said: Mapping[str, Any]) -> tuple[Prompt, ...]:
         )
     if cut is not None:
         cut = max_context if cut == -1 else cut
-        right = said.get("truncation_side") == "right"
+        right = body.get("truncation_side") == "right"
         prompts = tuple(
             Prompt(ids=prompt.ids[:cut] if right else prompt.ids[-cut:])
             if prompt.tokens > cut > 0
@@ -363,15 +363,15 @@ def _prompts(service: Service, said: Mapping[str, Any]) -> tuple[Prompt, ...]:
     return prompts
 
 
-def _vector(prompt: Prompt, width: int, said: Mapping[str, Any]) -> list[float] | str:
+def _vector(prompt: Prompt, width: int, body: Mapping[str, Any]) -> list[float] | str:
     """Make a vector of length 1, always the same for the same prompt."""
     drawn = np.random.default_rng(abs(hash(prompt.ids))).standard_normal(width)
     unit_vector = drawn / np.linalg.norm(drawn)
-    if said["encoding_format"] == "float":
+    if body["encoding_format"] == "float":
         return [float(component) for component in unit_vector.astype(np.float32)]
-    order = ">" if said["endianness"] == "big" else "<"
+    order = ">" if body["endianness"] == "big" else "<"
     return base64.b64encode(
-        unit_vector.astype(order + _DTYPES[said["embed_dtype"]]).tobytes()
+        unit_vector.astype(order + _DTYPES[body["embed_dtype"]]).tobytes()
     ).decode()
 
 

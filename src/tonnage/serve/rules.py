@@ -216,11 +216,11 @@ def checked(path: str, body: Any) -> dict[str, Any]:
     return fields
 
 
-def _read(said: Mapping[str, Any], name: str) -> None:
+def _read(body: Mapping[str, Any], name: str) -> None:
     """The lists of that name in messages, which pydantic reads and checks one item after
     another.
     """
-    for message in said.get("messages") or []:
+    for message in body.get("messages") or []:
         if isinstance(message, dict) and not isinstance(message.get(name), str | list | None):
             message[name] = list(message[name])
 
@@ -568,32 +568,32 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def check_sampling(
-    said: Mapping[str, Any], *, osl: int, logprobs: int | None, greedy: bool, vocabulary: int
+    body: Mapping[str, Any], *, osl: int, logprobs: int | None, greedy: bool, vocabulary: int
 ) -> None:
     """Refuse values by which tokens cannot be chosen. Raises Refused: the first that is wrong;
     ``vocabulary`` 0: its size is unknown.
     """
     for name, fine, words, named in _RULES:
-        value = said.get(name)
+        value = body.get(name)
         if value is not None and not fine(value):
             raise refusal(words.format(value), name if named else None, value)
-    least = said.get("min_tokens") or 0
+    least = body.get("min_tokens") or 0
     if osl < 1:
         raise refusal(f"max_tokens must be at least 1, got {osl}.", "max_tokens", osl)
     if least < 0:
         raise Refused(f"min_tokens must be greater than or equal to 0, got {least}.")
     if least > osl:
         raise Refused(f"min_tokens must be less than or equal to max_tokens={osl}, got {least}.")
-    stop = said.get("stop") or []
-    if "" in ([stop] if isinstance(stop, str) else stop) or stop == "" or said.get("stop") == "":
+    stop = body.get("stop") or []
+    if "" in ([stop] if isinstance(stop, str) else stop) or stop == "" or body.get("stop") == "":
         raise Refused("stop cannot contain an empty string.")
-    if "" in (said.get("bad_words") or []):
+    if "" in (body.get("bad_words") or []):
         raise Refused(
-            f"bad_words cannot contain an empty string. Got bad_words={said['bad_words']}"
+            f"bad_words cannot contain an empty string. Got bad_words={body['bad_words']}"
         )
-    if greedy and (said.get("n") or 1) > 1 and not said.get("use_beam_search"):
-        raise Refused(f"n must be 1 when using greedy sampling, got {said['n']}.")
-    for name, count in (("sample", logprobs), ("prompt", said.get("prompt_logprobs"))):
+    if greedy and (body.get("n") or 1) > 1 and not body.get("use_beam_search"):
+        raise Refused(f"n must be 1 when using greedy sampling, got {body['n']}.")
+    for name, count in (("sample", logprobs), ("prompt", body.get("prompt_logprobs"))):
         requested = vocabulary if count == -1 else count or 0
         if requested > MOST_LOGPROBS:
             field = "logprobs" if name == "sample" else "prompt_logprobs"
@@ -603,11 +603,11 @@ def check_sampling(
                 field,
                 requested,
             )
-    _check_tokens(said, vocabulary)
+    _check_tokens(body, vocabulary)
 
 
-def _check_tokens(said: Mapping[str, Any], vocabulary: int) -> None:
-    bias = said.get("logit_bias") or {}
+def _check_tokens(body: Mapping[str, Any], vocabulary: int) -> None:
+    bias = body.get("logit_bias") or {}
     wrong = [name for name in bias if not name.strip().lstrip("+-").isdigit()]
     if wrong:
         raise refusal(
@@ -617,7 +617,7 @@ def _check_tokens(said: Mapping[str, Any], vocabulary: int) -> None:
         )
     for name, ids in (
         ("logit_bias", [int(key) for key in bias]),
-        ("stop_token_ids", said.get("stop_token_ids") or []),
+        ("stop_token_ids", body.get("stop_token_ids") or []),
     ):
         beyond = [
             identifier
@@ -630,7 +630,7 @@ def _check_tokens(said: Mapping[str, Any], vocabulary: int) -> None:
                 f" {vocabulary}"
             )
             raise refusal(words, name, beyond)
-    allowed = said.get("allowed_token_ids")
+    allowed = body.get("allowed_token_ids")
     if allowed is not None and not allowed:
         raise refusal("allowed_token_ids is not None and empty!", "allowed_token_ids", allowed)
     beyond = [

@@ -67,48 +67,48 @@ class Script:
 
 
 def script_of(
-    asked: Asked, prompt: Prompt, choice: int, *, tokens: Tokens, lengths: Lengths, unseeded: int
+    wish: Asked, prompt: Prompt, choice: int, *, tokens: Tokens, lengths: Lengths, unseeded: int
 ) -> Script:
     """The answer: the same for the same prompt at temperature 0, or with the same seed;
     ``unseeded`` is a number for any other.
     """
-    greedy, seed = asked.sampling.temperature == 0, asked.sampling.seed
+    greedy, seed = wish.sampling.temperature == 0, wish.sampling.seed
     effective_seed = 0 if greedy else unseeded if seed is None else seed
     key = hash((prompt.ids, effective_seed, choice)) & _MASK
-    head = _thought(asked, key, tokens, lengths)
-    structured = _structured(asked, key, tokens)
+    head = _thought(wish, key, tokens, lengths)
+    structured = _structured(wish, key, tokens)
     if structured is not None:
         return Script(
-            tokens=tokens, key=key, head=[*head, *structured], endless=asked.sampling.ignore_eos
+            tokens=tokens, key=key, head=[*head, *structured], endless=wish.sampling.ignore_eos
         )
     words = (
         ENDLESS
-        if asked.sampling.ignore_eos
-        else max(_drawn(lengths, key), asked.sampling.min_tokens - len(head))
+        if wish.sampling.ignore_eos
+        else max(_drawn(lengths, key), wish.sampling.min_tokens - len(head))
     )
     return Script(
         tokens=tokens,
         key=key,
         head=head,
         words=words,
-        palette=_palette(asked, tokens),
-        endless=asked.sampling.ignore_eos,
+        palette=_palette(wish, tokens),
+        endless=wish.sampling.ignore_eos,
     )
 
 
-def _palette(asked: Asked, tokens: Tokens) -> Sequence[Word]:
+def _palette(wish: Asked, tokens: Tokens) -> Sequence[Word]:
     """The words that a request allows; all of them where it allows none."""
     words = tokens.words
-    if asked.allowed:
+    if wish.allowed:
         words = [
             Word(id=identifier, text=tokens.text([identifier]))
-            for identifier in sorted(asked.allowed)
+            for identifier in sorted(wish.allowed)
         ]
-    if asked.banned or asked.bad_words:
+    if wish.banned or wish.bad_words:
         words = [
             word
             for word in words
-            if word.id not in asked.banned and not any(bad in word.text for bad in asked.bad_words)
+            if word.id not in wish.banned and not any(bad in word.text for bad in wish.bad_words)
         ]
     return words or tokens.words
 
@@ -119,51 +119,50 @@ def _drawn(lengths: Lengths, key: int) -> int:
     return int(lengths.draw(1, np.random.default_rng(key))[0])
 
 
-def _thought(asked: Asked, key: int, tokens: Tokens, lengths: Lengths) -> list[Said]:
+def _thought(wish: Asked, key: int, tokens: Tokens, lengths: Lengths) -> list[Said]:
     """Write the reasoning of a model before its answer."""
-    if not asked.reasons:
+    if not wish.reasons:
         return []
     chosen = [
         tokens.words[draw(key, place, 2) % len(tokens.words)]
         for place in range(_drawn(lengths, key + 1))
     ]
     return [
-        Said(word.id, word.text, "reasoning" if asked.shows_reasoning else "none")
-        for word in chosen
+        Said(word.id, word.text, "reasoning" if wish.shows_reasoning else "none") for word in chosen
     ]
 
 
-def _structured(asked: Asked, key: int, tokens: Tokens) -> list[Said] | None:
+def _structured(wish: Asked, key: int, tokens: Tokens) -> list[Said] | None:
     """Write a value that fits a grammar, or calls of tools; None for words."""
-    if asked.tools and asked.tool_choice != "none":
-        calls = _calls(asked, key, tokens)
-        if asked.tool_choice != "auto" or len(calls) < asked.osl:
+    if wish.tools and wish.tool_choice != "none":
+        calls = _calls(wish, key, tokens)
+        if wish.tool_choice != "auto" or len(calls) < wish.osl:
             return calls
-    return _value(asked.grammar, key, tokens, asked.osl) if asked.grammar else None
+    return _value(wish.grammar, key, tokens, wish.osl) if wish.grammar else None
 
 
-def _value(grammar: str, key: int, tokens: Tokens, most: int) -> list[Said]:
+def _value(grammar: str, key: int, tokens: Tokens, most_tokens: int) -> list[Said]:
     """Write a value as tokens; a short one where a longer one has no room."""
     words = tokens.pieces(value_of(grammar, key))
-    if len(words) >= most:
+    if len(words) >= most_tokens:
         words = tokens.pieces(value_of(grammar, key, longest=0))
     return [Said(word.id, word.text) for word in words]
 
 
-def _calls(asked: Asked, key: int, tokens: Tokens) -> list[Said]:
+def _calls(wish: Asked, key: int, tokens: Tokens) -> list[Said]:
     """Calls of one tool or several, in the form that the Hermes models write and vLLM's parser of
     that name reads.
     """
-    tools = list(asked.tools)
+    tools = list(wish.tools)
     count = (
         1
-        if asked.named_tool or not asked.parallel_calls or len(tools) == 1
+        if wish.named_tool or not wish.parallel_calls or len(tools) == 1
         else 1 + draw(key, 0, 3) % min(len(tools), MOST_CALLS)
     )
     first = draw(key, 0, 4) % len(tools)
     chosen = (
-        [asked.named_tool]
-        if asked.named_tool
+        [wish.named_tool]
+        if wish.named_tool
         else [tools[(first + i) % len(tools)] for i in range(count)]
     )
     call_tokens: list[Said] = []
@@ -171,7 +170,7 @@ def _calls(asked: Asked, key: int, tokens: Tokens) -> list[Said]:
         begin = tokens.pieces(f'<tool_call>{{"name": {json.dumps(name)}, "arguments": ')
         call_tokens += [Said(word.id, "", "none", call) for word in begin[:-1]]
         call_tokens.append(Said(begin[-1].id, name, "name", call))
-        value = _value(_arguments(asked.tools[name]), key + call, tokens, asked.osl)
+        value = _value(_arguments(wish.tools[name]), key + call, tokens, wish.osl)
         call_tokens += [token._replace(part="arguments", call=call) for token in value]
         call_tokens += [Said(word.id, "", "none", call) for word in tokens.pieces("}</tool_call>")]
     return call_tokens
@@ -188,12 +187,12 @@ def _arguments(schema: Any) -> str:
 
 
 def logprobs_of(
-    said: int, key: int, place: int, count: int, tokens: Tokens
+    chosen_token: int, key: int, place: int, count: int, tokens: Tokens
 ) -> list[tuple[int, float]]:
     """Made-up log probabilities of a token and of ``count`` alternatives, the token's own first,
     which is the most likely one.
     """
-    words, odds = tokens.words, [(said, -0.05 - draw(key, place, 5) / 2**32)]
+    words, odds = tokens.words, [(chosen_token, -0.05 - draw(key, place, 5) / 2**32)]
     at, value = draw(key, place, 6), odds[0][1]
     while len(odds) <= count and len(odds) < len(words):
         at, value = at + 1, value - 0.3 - (draw(key, place, 7 + len(odds)) % 64) / 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import os
 import socket
 import threading
@@ -211,7 +210,7 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
     """
     import uvicorn
 
-    from tonnage.serve.bounded_headers import BoundedHeaders
+    from tonnage.serve.bounded_headers import BoundedHeaders, silence_ended_requests
 
     ends = served.endpoints if isinstance(served, Served) else [served]
     more: dict[str, Any] = {
@@ -230,9 +229,7 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
             )
             for built in services
         ]
-        logging.getLogger("uvicorn.error").addFilter(
-            lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut))
-        )
+        silence_ended_requests(Cut)
         gc.collect()
         gc.freeze()  # what is there stays there: the collector need not look at it again
         ready(listening[0].getsockname()[1])

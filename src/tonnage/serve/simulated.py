@@ -59,27 +59,27 @@ class Simulated:
         for publisher in self.publishers:
             publisher.close()
 
-    def answers(self, asked: Asked) -> list[Answer]:
+    def answers(self, wish: Asked) -> list[Answer]:
         """An answer for each choice to each prompt, not begun yet."""
-        if asked.rank is not None and not 0 <= asked.rank < len(self.fleet.instances):
+        if wish.rank is not None and not 0 <= wish.rank < len(self.fleet.instances):
             words = (
-                f"data_parallel_rank {asked.rank} is out of range [0, {len(self.fleet.instances)})."
+                f"data_parallel_rank {wish.rank} is out of range [0, {len(self.fleet.instances)})."
             )
             raise Refused(words)
         return [
-            self._answer(asked, prompt, choice)
-            for prompt in asked.prompts
-            for choice in range(asked.choices)
+            self._answer(wish, prompt, choice)
+            for prompt in wish.prompts
+            for choice in range(wish.choices)
         ]
 
-    def _answer(self, asked: Asked, prompt: Prompt, choice: int) -> Answer:
+    def _answer(self, wish: Asked, prompt: Prompt, choice: int) -> Answer:
         unseeded = secrets.randbits(60)
         script = script_of(
-            asked, prompt, choice, tokens=self._tokens, lengths=self._lengths, unseeded=unseeded
+            wish, prompt, choice, tokens=self._tokens, lengths=self._lengths, unseeded=unseeded
         )
-        source = SimulatedSource(self.fleet, asked, prompt, script, self.transfers)
+        source = SimulatedSource(self.fleet, wish, prompt, script, self.transfers)
         answer = Answer(
-            source=source, metrics=self.metrics, asked=asked, prompt=prompt, script=script
+            source=source, metrics=self.metrics, asked=wish, prompt=prompt, script=script
         )
         self._live.add(answer)
         return answer
@@ -145,17 +145,17 @@ class SimulatedSource:
     def __init__(
         self,
         fleet: Fleet,
-        asked: Asked,
+        wish: Asked,
         prompt: Prompt,
         script: Script,
         transfers: Transfers | None = None,
     ) -> None:
         self._transfers = transfers
-        self._fleet, self._asked, self._prompt, self._script = fleet, asked, prompt, script
-        limit = max(asked.osl, 1)
+        self._fleet, self._asked, self._prompt, self._script = fleet, wish, prompt, script
+        limit = max(wish.osl, 1)
         self._osl = min(limit, script.length)
         self._finish = "stop" if script.length <= limit else "length"
-        self._stops = frozenset(asked.sampling.stop_token_ids)
+        self._stops = frozenset(wish.sampling.stop_token_ids)
         self._number = -1
         self._made = self.cached = 0  # cached: tokens of its prompt that the prefix cache had
         self._answer: Answer | None = None

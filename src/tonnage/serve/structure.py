@@ -126,7 +126,7 @@ def value_of(grammar: str, seed: int, longest: int = 400) -> str:
 
 
 def _chosen(
-    allowed: list[int], run: int, made: int, longest: int, rng: random.Random
+    allowed: list[int], run: int, length: int, longest: int, rng: random.Random
 ) -> tuple[int, int]:
     """The next byte, and how many free ones there were in a row: short words and numbers, and
     everything closed in the end.
@@ -140,14 +140,14 @@ def _chosen(
     ends: list[int] = []
     if len(letters) > 20:  # within a text
         joints = [_QUOTE] if _QUOTE in there else [byte for byte in _JOINTS if byte in there]
-        long = made > longest or run >= _WORDS
+        long = length > longest or run >= _WORDS
         ends = (
             joints[:1]
             if joints and run >= 3 and (long or (joints[0] == _QUOTE and rng.random() < 0.3))
             else []
         )
         free = letters
-    elif closing and (made > longest or rng.random() < 0.5):
+    elif closing and (length > longest or rng.random() < 0.5):
         ends, free = closing[:1], closing
     elif len(digits) > 1:
         separators = [byte for byte in (_COMMA, *closing) if byte in there]

@@ -172,18 +172,18 @@ class Supervisor:
         logs: Path,
         *,
         grace_s: float = 10.0,
-        told: Callable[[str], None] | None = None,
+        announce: Callable[[str], None] | None = None,
         restarts: bool = True,
     ) -> None:
-        """Start nothing yet; each program has a file of its name in ``logs``, and ``told`` takes a
-        line about every restart.
+        """Start nothing yet; each program has a file of its name in ``logs``, and ``announce``
+        takes a line about every restart.
         """
         logs.mkdir(parents=True, exist_ok=True)
         # one for each program, in order
         self.children = tuple(
             Child(program, logs / f"{program.name}.log", grace_s=grace_s) for program in programs
         )
-        self._told = told or (lambda line: None)
+        self._told = announce or (lambda line: None)
         self._restarts = restarts
         self._ending = threading.Event()
         self._watch = threading.Thread(target=self._keep_running, daemon=True)
@@ -213,17 +213,17 @@ class Supervisor:
         self._end()
 
     def wait_until_ready(
-        self, *, timeout_s: float, seen: Callable[[int, int], None] | None = None
+        self, *, timeout_s: float, on_ready: Callable[[int, int], None] | None = None
     ) -> None:
-        """Wait until all serve; ``seen`` takes how many do, of how many. Raises InputError: exit
-        code 2; TonnageError: one failed.
+        """Wait until all serve; ``on_ready`` takes how many do, of how many. Raises InputError:
+        exit code 2; TonnageError: one failed.
         """
         until, before = time.monotonic() + timeout_s, -1
         while True:
             serving = [child.serves() for child in self.children]
-            if sum(serving) != before and seen is not None:
+            if sum(serving) != before and on_ready is not None:
                 before = sum(serving)
-                seen(before, len(serving))
+                on_ready(before, len(serving))
             if all(serving):
                 return
             self._refuse_ended()

@@ -66,9 +66,9 @@ class Transfers:
     # when the link of each instance is free again
     free: dict[str, int] = field(default_factory=dict)
 
-    def offers(self, asked: Asked) -> bool:
+    def offers(self, wish: Asked) -> bool:
         """Whether the cache of a request is for another engine."""
-        return self.role == "producer" and bool((asked.transfer or {}).get("do_remote_decode"))
+        return self.role == "producer" and bool((wish.transfer or {}).get("do_remote_decode"))
 
     def computed(self, request: str, instance: Instance, tokens: int) -> None:
         """A prompt has been computed whose cache is for another: send it, and hold its blocks
@@ -125,20 +125,20 @@ class Transfers:
             }
         )
 
-    async def received(self, asked: Asked) -> Asked:
+    async def received(self, wish: Asked) -> Asked:
         """A request with the cache that its parameters name, if they do. Raises Refused: it is gone
         (vLLM's ``kv_load_failure_policy``).
         """
         import httpcore2
 
-        parameters = asked.transfer or {}
+        parameters = wish.transfer or {}
         if (
             self.role != "consumer"
             or not parameters.get("do_remote_prefill")
             or not all(parameters.get(name) for name in NEEDED)
-            or asked.osl < 2
+            or wish.osl < 2
         ):
-            return asked
+            return wish
         url = f"http://{parameters['remote_host']}:{parameters['remote_port']}{FETCHED}{quote(str(parameters['remote_request_id']), safe='')}"  # noqa: E501
         try:
             async with asyncio.timeout(ANSWERS_IN_S), httpcore2.AsyncConnectionPool() as pool:
@@ -154,11 +154,11 @@ class Transfers:
             httpcore2.UnsupportedProtocol,
         ):
             document = {}
-        if document.get("tokens") != asked.prompts[0].tokens:
+        if document.get("tokens") != wish.prompts[0].tokens:
             raise Refused("Internal server error", status=500, kind="InternalServerError")
-        came_at = time.monotonic() if asked.came_at is None else asked.came_at
+        came_at = time.monotonic() if wish.came_at is None else wish.came_at
         return replace(
-            asked,
+            wish,
             came_at=max(came_at - document["late_s"], time.monotonic() + document["comes_in_s"]),
             received=True,
         )

@@ -9,6 +9,7 @@ decide.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -596,7 +597,7 @@ def layers_with_experts(config: ConfigValues, layers: int) -> set[int]:
     if isinstance(kinds := values.get("mlp_layer_types"), list):
         places -= {place for place, kind in enumerate(kinds) if kind == "dense"}
     if isinstance(listed := values.get("moe_layers_enum"), str):
-        places &= {int(place) for place in listed.split(",") if place.strip().isdigit()}
+        places &= {place for place in places if str(place) in re.split(r"[\s,]+", listed)}
     if isinstance(values.get("moe_layer_freq"), list):
         return places & {
             place for place, freq in enumerate(config.numbers("moe_layer_freq")) if freq

@@ -278,7 +278,9 @@ def _file_of(path: Path) -> Path:
 
 def _load(file: Path) -> Config:
     loaded = parse_json(
-        read_text(file, give="a config.json", most=MAX_FILE_BYTES), str(file), "give a config.json"
+        read_text(file, give="a config.json", most_bytes=MAX_FILE_BYTES),
+        str(file),
+        "give a config.json",
     )
     if not isinstance(loaded, dict):
         raise InputError(
@@ -572,7 +574,7 @@ class _Reader(ConfigValues):
             )
         return experts, used
 
-    def notes(self, layout: Layout, made: Model, released: str) -> list[str]:
+    def notes(self, layout: Layout, model: Model, released: str) -> list[str]:
         """The remarks that a user should read about the numbers."""
         notes = (
             ["Multi-head latent attention: fitted to measurements of current engines alone."]
@@ -582,16 +584,16 @@ class _Reader(ConfigValues):
         if self.config.get("num_nextn_predict_layers"):
             notes.append("The module for multi-token prediction is left out.")
         if self.images or self.encoders:
-            weights = round(made.encoder_parameters / 1e6)
+            weights = round(model.encoder_parameters / 1e6)
             notes.append(WITH_ENCODERS.format(f"{weights:,}") if weights else TEXT_PART)
         notes += [note for key, note in COUNTED_SO.items() if self.config.get(key) is not None]
         in_all = (
             layout.family == by_fields.__name__
             and self.config.get("use_sliding_window") is not False
-            and "full" in made.kinds
+            and "full" in model.kinds
         )
         by_presence = (
-            layout.window == "sliding_window" or (in_all and "sliding" not in made.kinds)
+            layout.window == "sliding_window" or (in_all and "sliding" not in model.kinds)
         ) and self.optional_or("sliding_window")
         if by_presence or (
             layout.window not in ("", "sliding_window") and self.flag(layout.window, False)

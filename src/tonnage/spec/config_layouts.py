@@ -600,8 +600,8 @@ class ConfigValues:
             self.fail(key, f"{shown(value)} is not a list of whole numbers")
         return value
 
-    def kinds(self, key: str, count: int, known: tuple[str, ...]) -> list[str] | None:
-        """A list with one of the ``known`` words for each of ``count`` layers; None where the key
+    def kinds(self, key: str, count: int, words: tuple[str, ...]) -> list[str] | None:
+        """A list with one of the ``words`` words for each of ``count`` layers; None where the key
         is absent.
         """
         value = self.config.get(key)
@@ -610,9 +610,9 @@ class ConfigValues:
         if (
             not isinstance(value, list)
             or len(value) != count
-            or any(kind not in known for kind in value)
+            or any(kind not in words for kind in value)
         ):
-            self.fail(key, f"{shown(value)} is not a list of {count} times {' or '.join(known)}")
+            self.fail(key, f"{shown(value)} is not a list of {count} times {' or '.join(words)}")
         return value
 
     def part(self, key: str) -> ConfigValues:

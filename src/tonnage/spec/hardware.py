@@ -486,7 +486,7 @@ def read_hardware(path: str | Path) -> Gpu:
     """
     where = str(path)
     text = read_text(
-        path, give="a YAML file with name, fp16_tflops, memory_gb and so on", most=MOST_BYTES
+        path, give="a YAML file with name, fp16_tflops, memory_gb and so on", most_bytes=MOST_BYTES
     )
     hardware_file = read_as(HardwareFile, parse_yaml(text, where), where, InputErrors)
     InputErrors.raise_if([f"{where}: {fault}" for fault in hardware_file.faults()])
@@ -530,7 +530,7 @@ def read_system(path: str) -> System:
     """
     from tonnage.spec.catalog import find_gpu
 
-    text = read_text(path, give="a YAML file with gpu, gpus and so on", most=MOST_BYTES)
+    text = read_text(path, give="a YAML file with gpu, gpus and so on", most_bytes=MOST_BYTES)
     system_file = read_as(SystemFile, parse_yaml(text, path), path, InputErrors)
     faults = (
         []

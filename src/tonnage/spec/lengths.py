@@ -358,7 +358,7 @@ _PLUS = re.compile(rf"^(.*[^e+])\+({_NUMBER})$")
 _PAIR = re.compile(r"^(normal|lognormal|uniform):([^,]+),([^,]+)$")
 _INTERVAL = re.compile(rf"^(?:uniform:)?({_NUMBER})\s*-\s*({_NUMBER})$")
 _BIN = re.compile(rf"^\s*({_NUMBER})\s*:\s*({_NUMBER})\s*$")
-_PART = re.compile(r"^(?:(\d+)\s*[x×*]\s*)?(.+?)\s*(words?|tokens?|characters?|chars?)?$")
+_PART = re.compile(r"^(?:(\d{1,9})\s*[x×*]\s*)?(.+?)\s*(words?|tokens?|characters?|chars?)?$")
 
 
 def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) -> Lengths:
@@ -606,7 +606,7 @@ def check_context(model: Model, isl: Lengths, osl: Lengths, pairs: Pairs | None 
 _IN_WORDS = re.compile(r"([\d.,]+)\s*words?")
 
 
-def _meant_tokens(isl: Lengths, osl: Lengths, most: int) -> str:
+def _meant_tokens(isl: Lengths, osl: Lengths, longest: int) -> str:
     """A hint, where lengths in words would fit if their numbers were tokens: slides often say words
     and mean tokens.
     """
@@ -616,7 +616,7 @@ def _meant_tokens(isl: Lengths, osl: Lengths, most: int) -> str:
         if (match := _IN_WORDS.fullmatch(str(lengths)))
     }
     tokens = {name: number_of(text) or math.inf for name, text in written.items()}
-    if not written or tokens.get("isl", isl.longest) + tokens.get("osl", osl.longest) > most:
+    if not written or tokens.get("isl", isl.longest) + tokens.get("osl", osl.longest) > longest:
         return ""
     typed = " ".join(f"{option(name)} {text}" for name, text in written.items())
     return (

@@ -431,17 +431,21 @@ def with_parts(form: Precision, parts: Iterable[Part]) -> Precision:
     )
 
 
-def _with(own: Precision, kv: KvFormat | Literal["fp32"], sparse: bool, named: bool) -> Precision:
+def _with(
+    precision: Precision, kv: KvFormat | Literal["fp32"], sparse: bool, named: bool
+) -> Precision:
     """The format with that KV cache; a name says the KV format where it is not 16 bits by itself
     and it was written.
     """
-    written = kv != own.kv or (named and own.kv != "fp16")
-    name = own.name + (f"+{SPARSE}" if sparse else "") + (f"+{KV}{kv}" if written else "")
+    written = kv != precision.kv or (named and precision.kv != "fp16")
+    name = precision.name + (f"+{SPARSE}" if sparse else "") + (f"+{KV}{kv}" if written else "")
     if not sparse:
-        return replace(own, name=name, kv=kv)
-    if own.unpacked or own.block_scaled:
+        return replace(precision, name=name, kv=kv)
+    if precision.unpacked or precision.block_scaled:
         raise InputError(
             f"precision '{name}': weights that are unpacked or have block scales cannot be 2:4"
             " sparse; use fp8+2:4"
         )
-    return replace(own, name=name, kv=kv, sparse=True, weight_bits=own.value_bits / 2 + 1)
+    return replace(
+        precision, name=name, kv=kv, sparse=True, weight_bits=precision.value_bits / 2 + 1
+    )

@@ -110,7 +110,7 @@ class CloudOffer:
     @property
     def years(self) -> int:
         """The years for which the GPU is reserved; 0 where the terms name none."""
-        match = re.fullmatch(r"(?:reserved|committed) (\d+) years?", self.terms)
+        match = re.fullmatch(r"(?:reserved|committed) (\d{1,2}) years?", self.terms)
         return 0 if match is None else int(match[1])
 
 
@@ -305,13 +305,13 @@ def _by_size(offers: Sequence[CloudOffer], gpus: int) -> dict[int | None, tuple[
     return {**by_size, None: unknown} if unknown else by_size
 
 
-def _tier(size: int | None, found: Mapping[int | None, tuple[CloudOffer, ...]]) -> CloudTier:
+def _tier(size: int | None, offers: Mapping[int | None, tuple[CloudOffer, ...]]) -> CloudTier:
     """The tier of one size: of every provider the first offer, as the offers are sorted by
     price.
     """
-    here = _each_provider(found[size])
+    here = _each_provider(offers[size])
     providers = {_provider(offer) for offer in here}
-    cloud_offers = sorted((offer for those in found.values() for offer in those), key=_usual)
+    cloud_offers = sorted((offer for those in offers.values() for offer in those), key=_usual)
     elsewhere = _each_provider(offer for offer in cloud_offers if _provider(offer) not in providers)
     return CloudTier(machine_gpus=size, offers=here, elsewhere=elsewhere)
 

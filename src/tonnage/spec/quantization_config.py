@@ -98,8 +98,10 @@ PREFIXES = (
 )
 """Prefixes of the number of a layer."""
 
-LAYER = re.compile(r"^(?:[\w.]*\.)?(?:layers|h|blocks)\.(\d+)(?:\.(.*))?$", re.DOTALL)
-LAYER_PATTERN = re.compile(r"^[\^.*\w()?:|\\]*\b(?:layers|h|blocks)\\?\.(\d+)\\?\.(.*)$", re.DOTALL)
+LAYER = re.compile(r"^(?:[\w.]*\.)?(?:layers|h|blocks)\.(\d{1,6})(?:\.(.*))?$", re.DOTALL)
+LAYER_PATTERN = re.compile(
+    r"^[\^.*\w()?:|\\]*\b(?:layers|h|blocks)\\?\.(\d{1,6})\\?\.(.*)$", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +150,8 @@ class Names:
         """Whether a module, by its name within a layer, is among them; of layer -1 by its whole
         name.
         """
+        if not self.plain and not self.patterns:
+            return False
         runs, leading = _runs(name)
         everywhere = self.plain.get(-1, frozenset())
         in_layer = self.plain.get(layer, frozenset()) if layer >= 0 else frozenset()
@@ -155,17 +159,19 @@ class Names:
             return True
         if layer >= 0 and any(pattern.match(name) for pattern in self.patterns.get(layer, ())):
             return True
+        if -1 not in self.patterns:
+            return False
         whole = (
             [f"{prefix}.{layer}.{name}" for prefix in PREFIXES]
             if layer >= 0
             else [name, f"model.{name}"]
         )
-        return any(pattern.match(text) for pattern in self.patterns.get(-1, ()) for text in whole)
+        return any(pattern.match(text) for pattern in self.patterns[-1] for text in whole)
 
 
 @cache
 def _runs(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The runs of parts of a dotted name, and those that begin it, with the empty one; of the few
+    """The runs of parts of a dotted name, and the leading runs with the empty one; of the few
     names of a layer's matrices, each looked up in every layer.
     """
     parts = name.split(".")
@@ -479,8 +485,8 @@ def _quark(spec: object) -> str:
     if not isinstance(spec, Mapping) or not isinstance(weight, Mapping):
         return WIDE if isinstance(spec, Mapping) and weight is None else ""
     inputs = spec.get("input_tensors")
-    match = re.match(r"(u?int|fp|float|mx_?fp)(\d+)", str(weight.get("dtype")))
-    width = re.search(r"\d+", str(inputs.get("dtype"))) if isinstance(inputs, Mapping) else None
+    match = re.match(r"(u?int|fp|float|mx_?fp)(\d{1,4})", str(weight.get("dtype")))
+    width = re.search(r"\d{1,4}", str(inputs.get("dtype"))) if isinstance(inputs, Mapping) else None
     if match is None:
         return ""
     size = weight.get("group_size") if weight.get("qscheme") == "per_group" else None

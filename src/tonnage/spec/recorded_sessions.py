@@ -357,29 +357,29 @@ class RecordedSessions:
         )
 
 
-def _begun(trace: Trace, kept: Ints, due_ps: Ints) -> Trace:
+def _begun(trace: Trace, places: Ints, due_ps: Ints) -> Trace:
     """A closed loop without the requests that its first sessions have sent already; ``due_ps`` is
     when each of them sends the next one.
     """
     pause = np.full(len(trace), -1) if trace.pause_ps is None else trace.pause_ps.copy()
     session, graph = trace.session(), trace.graph()
-    firsts = kept[np.flatnonzero(np.diff(session[kept], prepend=-1))]
+    firsts = places[np.flatnonzero(np.diff(session[places], prepend=-1))]
     pause[firsts] = -1
     there, number = np.zeros(len(trace), bool), np.full(len(trace), -1)
-    there[kept], number[kept] = True, np.arange(len(kept))
+    there[places], number[places] = True, np.arange(len(places))
     owner = np.repeat(np.arange(len(trace)), np.diff(graph.starts))
     both = there[owner] & there[graph.rows]
     pairs = np.column_stack([number[owner[both]], number[graph.rows[both]]])
-    counts = np.bincount(pairs[:, 0], minlength=len(kept))
+    counts = np.bincount(pairs[:, 0], minlength=len(places))
     follows = Follows(
         starts=np.append(0, counts.cumsum()),
         rows=pairs[:, 1].copy(),
-        waits=np.bincount(pairs[:, 1], minlength=len(kept)).astype(np.int64),
+        waits=np.bincount(pairs[:, 1], minlength=len(places)).astype(np.int64),
     )
-    due = np.full(len(kept), -1)
+    due = np.full(len(places), -1)
     due[number[firsts[: len(due_ps)]]] = due_ps
-    part = replace(trace, follows=None).part(kept, trace.seed)
-    return replace(part, due_ps=due, pause_ps=pause[kept], follows=follows)
+    part = replace(trace, follows=None).part(places, trace.seed)
+    return replace(part, due_ps=due, pause_ps=pause[places], follows=follows)
 
 
 def _copies(sessions: Ints) -> Ints:
@@ -473,10 +473,10 @@ class PrefixTree:
         return pieces
 
 
-def same_beginning(one: NDArray[Any], other: NDArray[Any]) -> int:
+def same_beginning(first: NDArray[Any], second: NDArray[Any]) -> int:
     """The number of values that two columns begin with together."""
-    shorter = min(len(one), len(other))
-    differ = np.flatnonzero(one[:shorter] != other[:shorter])
+    shorter = min(len(first), len(second))
+    differ = np.flatnonzero(first[:shorter] != second[:shorter])
     return int(differ[0]) if len(differ) else shorter
 
 

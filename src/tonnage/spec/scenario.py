@@ -838,10 +838,12 @@ def written_leaves(
     yield from ((leaf, (simulated or {}).get(leaf.name)) for leaf in own_leaves)
 
 
-def takes(kind: Any, wanted: type) -> bool:
+def takes(kind: Any, value_type: type) -> bool:
     """Whether a leaf of that annotation takes values of a type."""
-    return kind is wanted or any(
-        takes(part, wanted) for part in get_args(kind) if isinstance(part, type) or get_args(part)
+    return kind is value_type or any(
+        takes(part, value_type)
+        for part in get_args(kind)
+        if isinstance(part, type) or get_args(part)
     )
 
 

@@ -58,7 +58,7 @@ def read_scenario(path: str) -> Scenario:
 
 
 def scenario_of(
-    document: Mapping[str, Any], given: Mapping[str, Any], source: str = ""
+    document: Mapping[str, Any], arguments: Mapping[str, Any], source: str = ""
 ) -> Scenario:
     """A document with the values that were given by name in place of what it says.
 
@@ -67,13 +67,13 @@ def scenario_of(
     """
     from pydantic import ValidationError
 
-    merged = bounded(_merged(document, given), source or "scenario")
+    merged = bounded(_merged(document, arguments), source or "scenario")
     try:
         scenario: Scenario = adapter(Scenario).validate_python(_in_kind(merged))
     except ValidationError as error:
         places: dict[str, str] = {}
         for fault in error.errors(include_url=False):
-            place, message = _fault(fault, merged, given, source)
+            place, message = _fault(fault, merged, arguments, source)
             places.setdefault(place, message)
         raise InputErrors(places.values()) from None
     return scenario
@@ -105,7 +105,7 @@ def _pruned(values: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any
     return pruned
 
 
-def _merged(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     merged = {
         key: dict(value) if isinstance(value, dict) else value for key, value in document.items()
     }
@@ -115,11 +115,11 @@ def _merged(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
         for alias in leaf.aliases:
             if isinstance(holder, dict) and alias in holder:
                 _put_once(holder, leaf.name, alias)
-    for alias, value in given.items():
+    for alias, value in arguments.items():
         if value is None:
             continue
         name = by_alias().get(alias, alias)
-        if name != alias and given.get(name) is not None:
+        if name != alias and arguments.get(name) is not None:
             raise InputError(
                 f"{option(alias)} and {option(name)}: are the same setting; give one of them"
             )
@@ -178,7 +178,7 @@ def _in_kind(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fault(
-    fault: Any, document: Mapping[str, Any], given: Mapping[str, Any], source: str
+    fault: Any, document: Mapping[str, Any], arguments: Mapping[str, Any], source: str
 ) -> tuple[str, str]:
     """The place of one of pydantic's errors, and one line on it."""
     place, branch, leaf = _place([str(part) for part in fault["loc"]])
@@ -195,7 +195,7 @@ def _fault(
             ),
         )
     shown = _shown(document, leaf)
-    where = option(leaf.name) if given.get(leaf.name) is not None else f"{prefix}{leaf.key}"
+    where = option(leaf.name) if arguments.get(leaf.name) is not None else f"{prefix}{leaf.key}"
     return place, f"{where}: {shown} is not {_wanted(leaf.kind)}; {leaf.about}"
 
 
@@ -309,9 +309,14 @@ DISPLACES: dict[str, tuple[str, ...]] = {
 ways to say the same."""
 
 
-def displaced(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def displaced(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The document without what the given values take the place of."""
-    gone = {name for argument in given for name in DISPLACES.get(argument, ()) if name not in given}
+    gone = {
+        name
+        for argument in arguments
+        for name in DISPLACES.get(argument, ())
+        if name not in arguments
+    }
     places = {leaf.path for leaf in leaves() if leaf.name in gone}
     return {
         key: (

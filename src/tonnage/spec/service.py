@@ -294,8 +294,8 @@ NO_NAME = (
 TENSOR_NAME = re.compile(r"[\w./:-]{1,200}", re.ASCII)
 
 
-def _faults(asked: _File) -> list[str]:
-    server = asked.service
+def _faults(file: _File) -> list[str]:
+    server = file.service
     faults = []
     if not 1 <= server.gpus <= MOST_GPUS:
         faults.append(
@@ -306,7 +306,7 @@ def _faults(asked: _File) -> list[str]:
             f"service.overlap: {server.overlap:g} is not possible; write 0 where batches on a GPU"
             " take turns, up to 1"
         )
-    if not asked.traffic:
+    if not file.traffic:
         faults.append("traffic: is empty; write for example [{to: MODEL, rate: 100}]")
     for kind, names in (("models", server.models), ("pipelines", server.pipelines)):
         faults += [
@@ -320,7 +320,7 @@ def _faults(asked: _File) -> list[str]:
         faults += [
             f"service.pipelines.{name}: {fault}" for fault in _pipeline_faults(name, steps, server)
         ]
-    for place, traffic in enumerate(asked.traffic, 1):
+    for place, traffic in enumerate(file.traffic, 1):
         faults += [f"traffic[{place}].{fault}" for fault in _traffic_faults(traffic, server)]
     return faults
 
@@ -386,12 +386,12 @@ def _search_faults(model: _Model) -> list[str]:
     return faults
 
 
-def _batching_faults(batching: DynamicBatching, most: int) -> list[str]:
+def _batching_faults(batching: DynamicBatching, largest_batch: int) -> list[str]:
     faults = []
-    if any(not 1 <= size <= most for size in batching.preferred_batch_size):
+    if any(not 1 <= size <= largest_batch for size in batching.preferred_batch_size):
         faults.append(
             f"preferred_batch_size: {list(batching.preferred_batch_size)} must lie between 1 and"
-            f" max_batch_size, {most}"
+            f" max_batch_size, {largest_batch}"
         )
     times = [
         batching.max_queue_delay_microseconds,
@@ -469,23 +469,27 @@ def _names(written: str | tuple[str, ...]) -> tuple[str, ...]:
     return (written,) if isinstance(written, str) else written
 
 
-def _traffic_faults(one: _Traffic, server: _Server) -> list[str]:
+def _traffic_faults(traffic: _Traffic, server: _Server) -> list[str]:
     faults = []
-    if one.to not in server.models and one.to not in server.pipelines:
-        faults.append(f"to: '{one.to}' is none of {', '.join((*server.models, *server.pipelines))}")
+    if traffic.to not in server.models and traffic.to not in server.pipelines:
+        faults.append(
+            f"to: '{traffic.to}' is none of {', '.join((*server.models, *server.pipelines))}"
+        )
         return faults
-    if (one.rate is None) == (one.concurrency is None):
+    if (traffic.rate is None) == (traffic.concurrency is None):
         faults.append(
             "rate, concurrency: give one of the two, requests per second or clients of a closed"
             " loop"
         )
-    if one.rate is not None and not one.rate > 0:
-        faults.append(f"rate: {one.rate:g} is not a rate; write requests per second above 0")
-    if one.concurrency is not None and one.concurrency < 1:
-        faults.append(f"concurrency: {one.concurrency} is not a number of clients; write 1 or more")
-    if min(one.timeout_microseconds, one.turnaround_microseconds) < 0:
+    if traffic.rate is not None and not traffic.rate > 0:
+        faults.append(f"rate: {traffic.rate:g} is not a rate; write requests per second above 0")
+    if traffic.concurrency is not None and traffic.concurrency < 1:
+        faults.append(
+            f"concurrency: {traffic.concurrency} is not a number of clients; write 1 or more"
+        )
+    if min(traffic.timeout_microseconds, traffic.turnaround_microseconds) < 0:
         faults.append("timeout_microseconds, turnaround_microseconds: are 0 or more")
-    steps = server.pipelines.get(one.to, (one.to,))
+    steps = server.pipelines.get(traffic.to, (traffic.to,))
     models = [
         server.models[name]
         for step in steps
@@ -499,19 +503,19 @@ def _traffic_faults(one: _Traffic, server: _Server) -> list[str]:
         ),
         default=1,
     )
-    if not 1 <= one.items <= least:
+    if not 1 <= traffic.items <= least:
         faults.append(
-            f"items: {one.items} do not fit a batch; write 1 to {least}, the least max_batch_size"
-            " on the way"
+            f"items: {traffic.items} do not fit a batch; write 1 to {least}, the least"
+            " max_batch_size on the way"
         )
     levels = [
         model.dynamic_batching.priority_levels
         for model in models
         if model.dynamic_batching is not None
     ]
-    if one.priority and not 1 <= one.priority <= min(levels, default=0):
+    if traffic.priority and not 1 <= traffic.priority <= min(levels, default=0):
         faults.append(
-            f"priority: {one.priority} is no priority level of every model on the way"
+            f"priority: {traffic.priority} is no priority level of every model on the way"
             f" ({min(levels, default=0)} levels)"
         )
     return faults
@@ -535,18 +539,18 @@ def _time(written: dict[str, str]) -> ServiceTime:
     return ServiceTime(sizes=sizes, seconds=seconds)
 
 
-def _model(name: str, asked: _Model, gpus: int) -> ServedModel:
+def _model(name: str, model: _Model, gpus: int) -> ServedModel:
     return ServedModel(
         name=name,
-        time=_time(asked.time),
-        max_batch_size=asked.max_batch_size,
-        instances=asked.instances,
-        gpus=tuple(range(gpus)) if asked.gpus is None else asked.gpus,
-        batching=asked.dynamic_batching,
-        choices=asked.search,
-        backend=asked.backend,
-        inputs=_tensors(asked.inputs),
-        outputs=_tensors(asked.outputs),
+        time=_time(model.time),
+        max_batch_size=model.max_batch_size,
+        instances=model.instances,
+        gpus=tuple(range(gpus)) if model.gpus is None else model.gpus,
+        batching=model.dynamic_batching,
+        choices=model.search,
+        backend=model.backend,
+        inputs=_tensors(model.inputs),
+        outputs=_tensors(model.outputs),
     )
 
 
@@ -600,14 +604,14 @@ def _stages(steps: tuple[str | _Step, ...]) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def _stream(asked: _Traffic, ways: dict[str, tuple[Stage, ...]]) -> Stream:
+def _stream(traffic: _Traffic, ways: dict[str, tuple[Stage, ...]]) -> Stream:
     return Stream(
-        name=asked.to,
-        stages=ways.get(asked.to, (Stage(model=asked.to, after=()),)),
-        rate=asked.rate or 0.0,
-        concurrency=asked.concurrency or 0,
-        items=asked.items,
-        level=asked.priority,
-        timeout_s=asked.timeout_microseconds / 1e6,
-        turnaround_s=asked.turnaround_microseconds / 1e6,
+        name=traffic.to,
+        stages=ways.get(traffic.to, (Stage(model=traffic.to, after=()),)),
+        rate=traffic.rate or 0.0,
+        concurrency=traffic.concurrency or 0,
+        items=traffic.items,
+        level=traffic.priority,
+        timeout_s=traffic.timeout_microseconds / 1e6,
+        turnaround_s=traffic.turnaround_microseconds / 1e6,
     )

@@ -287,31 +287,31 @@ class Drawn(NamedTuple):
 
 
 def draw(
-    asked: Sessions, count: int, isl: Lengths, osl: Lengths, streams: list[np.random.Generator]
+    sessions: Sessions, count: int, isl: Lengths, osl: Lengths, streams: list[np.random.Generator]
 ) -> Drawn:
     """Draw ``count`` sessions; ``streams`` draw questions, answers, turns, pauses, tools and
     prefixes, in this order.
     """
     import numpy as np
 
-    turns = np.maximum(asked.turns.draw(count, streams[2]), 1)
-    requests = turns * (1 + asked.tool_calls)
+    turns = np.maximum(sessions.turns.draw(count, streams[2]), 1)
+    requests = turns * (1 + sessions.tool_calls)
     session = np.repeat(np.arange(count), requests)
     ends = requests.cumsum()
     number = np.arange(len(session)) - np.repeat(ends - requests, requests)
-    calls = number % (1 + asked.tool_calls) > 0
+    calls = number % (1 + sessions.tool_calls) > 0
     new, out = isl.draw(len(session), streams[0]), osl.draw(len(session), streams[1])
-    pause = asked.think.draw(len(session), streams[3])
-    if asked.tool_calls:
-        pause = np.where(calls, asked.tool.draw(len(session), streams[4]), pause)
-        if asked.tool_tokens is not None:
-            new = np.where(calls, asked.tool_tokens.draw(len(session), streams[4]), new)
-    prefix = streams[5].integers(0, asked.prefixes, count)
+    pause = sessions.think.draw(len(session), streams[3])
+    if sessions.tool_calls:
+        pause = np.where(calls, sessions.tool.draw(len(session), streams[4]), pause)
+        if sessions.tool_tokens is not None:
+            new = np.where(calls, sessions.tool_tokens.draw(len(session), streams[4]), new)
+    prefix = streams[5].integers(0, sessions.prefixes, count)
     prefix[
-        streams[5].random(count) >= asked.prefix_share if asked.prefix_tokens else slice(None)
+        streams[5].random(count) >= sessions.prefix_share if sessions.prefix_tokens else slice(None)
     ] = -1
     first = number == 0
-    added = new + np.where(first, np.where(prefix >= 0, asked.prefix_tokens, 0)[session], 0)
+    added = new + np.where(first, np.where(prefix >= 0, sessions.prefix_tokens, 0)[session], 0)
     added[1:] += np.where(first[1:], 0, out[:-1])
     whole = added.cumsum()
     before = (whole - added)[first][session]

@@ -398,7 +398,7 @@ class Trace:
 MOST_ROWS = 20_000_000  # Requests that are drawn at most for the sessions of a run
 
 
-def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:
+def session_trace(workload: Workload, sessions: Sessions, seed: int) -> Trace:
     """The requests of a workload's sessions.
 
     In an open loop sessions begin at a rate that makes all their turns together the requested rate,
@@ -412,11 +412,11 @@ def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:
     """
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, 2]).spawn(7)]
     if isinstance(workload.arrivals, OpenLoop):
-        drawn, due = _open(workload, workload.arrivals, asked, streams)
+        drawn, due = _open(workload, workload.arrivals, sessions, streams)
         clients, turnaround_ps = 0, 0
     elif isinstance(workload.arrivals, ClosedLoop):
-        count = math.ceil(1.2 * workload.requests / asked.requests) + 20
-        drawn = draw(asked, count, workload.isl, workload.osl, streams)
+        count = math.ceil(1.2 * workload.requests / sessions.requests) + 20
+        drawn = draw(sessions, count, workload.isl, workload.osl, streams)
         drawn = drawn.rows(np.arange(min(workload.requests, len(drawn.isl))))
         due = np.full(len(drawn.isl), -1)
         clients, turnaround_ps = (
@@ -428,8 +428,8 @@ def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:
             f"{option('turns')}, {option('shared_prefix')}: a recorded trace has its own; leave"
             " them out"
         )
-    contents = contents_of(drawn, asked.prefix_tokens)
-    isl, osl, pauses = drawn.isl, drawn.osl, None if asked.single else drawn.pause_ps
+    contents = contents_of(drawn, sessions.prefix_tokens)
+    isl, osl, pauses = drawn.isl, drawn.osl, None if sessions.single else drawn.pause_ps
     return Trace(
         due_ps=due,
         isl=isl,
@@ -443,14 +443,17 @@ def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:
 
 
 def _open(
-    workload: Workload, arrivals: OpenLoop, asked: Sessions, streams: list[np.random.Generator]
+    workload: Workload, arrivals: OpenLoop, sessions: Sessions, streams: list[np.random.Generator]
 ) -> tuple[Drawn, NDArray[np.int64]]:
     """The requests of an open loop, and when first turns are due."""
-    per_session, turns = asked.requests, max(asked.turns.longest, 1)
-    longest_pause = (4 if asked.think.exponential else 1) * asked.think.mean_s
+    per_session, turns = sessions.requests, max(sessions.turns.longest, 1)
+    longest_pause = (4 if sessions.think.exponential else 1) * sessions.think.mean_s
     lasts = (
         turns * longest_pause
-        + turns * asked.tool_calls * (4 if asked.tool.exponential else 1) * asked.tool.mean_s
+        + turns
+        * sessions.tool_calls
+        * (4 if sessions.tool.exponential else 1)
+        * sessions.tool.mean_s
     )
     under_way = lasts * arrivals.rate / per_session
     count = math.ceil(1.2 * workload.requests / per_session + min(under_way, MOST_ROWS)) + 20
@@ -462,7 +465,7 @@ def _open(
         raise InputError(
             f"{option('think_time')}: at {arrivals.rate:g} requests a second {problem}"
         )
-    drawn = draw(asked, count, workload.isl, workload.osl, streams)
+    drawn = draw(sessions, count, workload.isl, workload.osl, streams)
     begins = (
         unit_gaps(arrivals, count, streams[6]) * min(PS_PER_S * per_session / arrivals.rate, FAR_PS)
     ).cumsum() - lasts * PS_PER_S

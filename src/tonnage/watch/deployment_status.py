@@ -383,14 +383,14 @@ class Watcher:
             advice=advice,
         )
 
-    def _advice(self, found: Present, expected: Expected) -> Advice | None:
+    def _advice(self, present: Present, expected: Expected) -> Advice | None:
         """Mean gaps are in for the TPOT of an engine that does not publish it."""
         if expected.summary is None or "tpot_ms" not in expected.intervals:
             return None
-        metric: LimitMetric = "tpot" if "tpot" in found.latencies else "itl"
-        if metric not in found.latencies or found.latencies[metric].count < FEW:
+        metric: LimitMetric = "tpot" if "tpot" in present.latencies else "itl"
+        if metric not in present.latencies or present.latencies[metric].count < FEW:
             return None
-        measured = found.latencies[metric].mean
+        measured = present.latencies[metric].mean
         return advice(
             measured=1e3 * measured,
             predicted=expected.summary.statistic_ms("tpot", "mean"),

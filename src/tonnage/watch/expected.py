@@ -145,7 +145,9 @@ def backends_on(page: Page) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"http://{name}" for name in names if name))
 
 
-def reading(at_s: float, instances: Mapping[str, Page], others: Sequence[Page] = ()) -> Reading:
+def reading(
+    at_s: float, instances: Mapping[str, Page], other_pages: Sequence[Page] = ()
+) -> Reading:
     """One moment of a clock that never goes back; the page of an instance is empty where it did not
     answer.
     """
@@ -154,17 +156,17 @@ def reading(at_s: float, instances: Mapping[str, Page], others: Sequence[Page] =
         signals = signals_on(page)
         if signals is not None:
             counts[url] = counts_of(page, signals)
-    pages = (*instances.values(), *others)
+    pages = (*instances.values(), *other_pages)
     ended = {
         outcome: 0.0
-        for page in others
+        for page in other_pages
         if GATEWAY_UP in page or HAPROXY_UP in page
         for outcome in ENDED
     }
-    for gateway_sample in (sample for page in others for sample in page.of(GATEWAY_REQUESTS)):
+    for gateway_sample in (sample for page in other_pages for sample in page.of(GATEWAY_REQUESTS)):
         if gateway_sample.labels.get("outcome") in ended:
             ended[gateway_sample.labels["outcome"]] += gateway_sample.value
-    for sample in (sample for page in others for sample in page.of(HAPROXY_RESPONSES)):
+    for sample in (sample for page in other_pages for sample in page.of(HAPROXY_RESPONSES)):
         ended["error" if sample.labels.get("code") == "5xx" else "ok"] += sample.value
     return Reading(
         at_s=at_s,

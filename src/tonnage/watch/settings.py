@@ -111,12 +111,12 @@ def _running(url: str, page: Page) -> dict[str, Value]:
     return {name: _plain(value) for name, value in settings.items()}
 
 
-def _of_vllm(said: Mapping[str, Any]) -> dict[str, Value]:
+def _of_vllm(document: Mapping[str, Any]) -> dict[str, Value]:
     """``/server_info`` of vLLM with VLLM_SERVER_DEV_MODE (0.32.0 entrypoints/serve/dev/server_info,
     read 2026-11-25).
     """
     model, cache, split, steps = (
-        said.get(f"{part}_config") or {} for part in ("model", "cache", "parallel", "scheduler")
+        document.get(f"{part}_config") or {} for part in ("model", "cache", "parallel", "scheduler")
     )
     settings = {
         "format": (model.get("quantization") or "none") if model else None,
@@ -132,27 +132,27 @@ def _of_vllm(said: Mapping[str, Any]) -> dict[str, Value]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _of_sglang(said: Mapping[str, Any]) -> dict[str, Value]:
+def _of_sglang(document: Mapping[str, Any]) -> dict[str, Value]:
     """``/server_info`` of SGLang: its arguments, and its scheduler's (0.5.9
     entrypoints/http_server.py, read 2026-11-25).
     """
-    ranks = int(said.get("dp_size") or 1) if said.get("enable_dp_attention") else 1
-    chunk = said.get("chunked_prefill_size")
+    ranks = int(document.get("dp_size") or 1) if document.get("enable_dp_attention") else 1
+    chunk = document.get("chunked_prefill_size")
     return {
-        "format": said.get("quantization") or "none",
-        "slots": said.get("max_running_requests"),
+        "format": document.get("quantization") or "none",
+        "slots": document.get("max_running_requests"),
         "step tokens": None if chunk == -1 else chunk,
         "chunked prefill": None if chunk is None else chunk != -1,
-        "TP": int(said["tp_size"]) // ranks,
-        "PP": said.get("pp_size"),
-        "DP": said.get("dp_size"),
-        "block": said.get("page_size"),
-        "tokens": said.get("max_total_num_tokens"),
-        "kv_format": said.get("kv_cache_dtype"),
+        "TP": int(document["tp_size"]) // ranks,
+        "PP": document.get("pp_size"),
+        "DP": document.get("dp_size"),
+        "block": document.get("page_size"),
+        "tokens": document.get("max_total_num_tokens"),
+        "kv_format": document.get("kv_cache_dtype"),
         "prefix cache": None
-        if said.get("disable_radix_cache") is None
-        else not said["disable_radix_cache"],
-        "context": said.get("context_length"),
+        if document.get("disable_radix_cache") is None
+        else not document["disable_radix_cache"],
+        "context": document.get("context_length"),
     }
 
 
@@ -280,7 +280,7 @@ def _kv_tokens(planned: int, running: Mapping[str, Value]) -> Setting:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", text.partition("+")[0])[:3]))
+    return tuple(map(int, re.findall(r"\d{1,9}", text.partition("+")[0])[:3]))
 
 
 def _plain(value: Any) -> Value:

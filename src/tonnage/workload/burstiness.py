@@ -40,15 +40,15 @@ class Spread:
         """The values as JSON has them, by name."""
         return asdict(self)
 
-    def farthest(self, other: Spread, floor: float = 0.0) -> float:
+    def farthest(self, spread: Spread, floor: float = 0.0) -> float:
         """The largest relative difference of another spread's mean and percentiles from these.
 
         Args:
-            other: the spread that is held against this one.
+            spread: the spread that is held against this one.
             floor: differences are taken relative to this value at least, so that a percentile of 0
                 can be compared.
         """
-        pairs = [(getattr(self, name), getattr(other, name)) for name in ("mean", *COMPARED)]
+        pairs = [(getattr(self, name), getattr(spread, name)) for name in ("mean", *COMPARED)]
         return max(
             abs(b - a) / max(abs(a), floor) if a or floor else (0.0 if b == a else float("inf"))
             for a, b in pairs
@@ -71,11 +71,11 @@ def spread(values: Values) -> Spread:
     )
 
 
-def kolmogorov_smirnov(seen: Values, drawn: Values) -> float:
+def kolmogorov_smirnov(sample: Values, drawn: Values) -> float:
     """The largest difference between the two empirical distribution functions, from 0 (alike) to 1:
     the two-sample statistic.
     """
-    ordered, sorted_drawn = np.sort(seen), np.sort(drawn)
+    ordered, sorted_drawn = np.sort(sample), np.sort(drawn)
     places = np.concatenate((ordered, sorted_drawn))
     shares = (
         np.searchsorted(values, places, side="right") / len(values)

@@ -164,29 +164,29 @@ def fitted_lengths(values: NDArray[np.int64]) -> FittedLengths:
     )
 
 
-def _compared(written: str, seen: Spread, values: NDArray[np.int64]) -> FittedLengths:
+def _compared(written: str, recorded: Spread, values: NDArray[np.int64]) -> FittedLengths:
     drawn = parse_lengths(written, "the fitted lengths").draw(DRAWS, np.random.default_rng(SEED))
     drawn_spread = spread(drawn)
     distance = kolmogorov_smirnov(values, drawn)
     return FittedLengths(
         written=written,
-        seen=seen,
+        seen=recorded,
         drawn=drawn_spread,
-        error=seen.farthest(drawn_spread),
+        error=recorded.farthest(drawn_spread),
         distance=distance,
     )
 
 
-def _candidates(values: NDArray[np.int64], seen: Spread) -> Iterator[str]:
+def _candidates(values: NDArray[np.int64], recorded: Spread) -> Iterator[str]:
     """Distributions whose parameters follow from the values: by likelihood, by moments, and by
     percentiles.
     """
-    yield f"{max(1, round(seen.mean))}"
-    if seen.least == seen.most:
+    yield f"{max(1, round(recorded.mean))}"
+    if recorded.least == recorded.most:
         return
-    yield f"normal:{seen.mean:.5g},{seen.std:.5g}"
-    yield f"uniform:{seen.least:.0f}-{seen.most:.0f}"
-    for plus in dict.fromkeys((0, int(seen.least) - 1, int(seen.least) // 2)):
+    yield f"normal:{recorded.mean:.5g},{recorded.std:.5g}"
+    yield f"uniform:{recorded.least:.0f}-{recorded.most:.0f}"
+    for plus in dict.fromkeys((0, int(recorded.least) - 1, int(recorded.least) // 2)):
         yield from _lognormals(values, plus)
 
 
@@ -266,18 +266,18 @@ class FittedArrivals:
         }
 
 
-def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
+def fitted_arrivals(recorded: Burstiness) -> FittedArrivals:
     """The simplest process that fits: evenly spaced, then Poisson, then gamma; else the trace
     itself.
     """
-    cv = min(max(seen.cv, LEAST_CV), MOST_CV)
-    rate = 1 / seen.gaps.mean
+    cv = min(max(recorded.cv, LEAST_CV), MOST_CV)
+    rate = 1 / recorded.gaps.mean
     candidates = (
         *((OpenLoop(rate=rate, process="constant"),) if cv <= EVEN else ()),
         OpenLoop(rate=rate, process="poisson"),
         OpenLoop(rate=rate, process="gamma", cv=cv),
     )
-    compared = [_compared_arrivals(candidate, seen) for candidate in candidates]
+    compared = [_compared_arrivals(candidate, recorded) for candidate in candidates]
     fitting = next(
         (fitted_arrivals for fitted_arrivals in compared if not fitted_arrivals.disagreement), None
     )
@@ -297,12 +297,12 @@ def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
     )
 
 
-def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
+def _compared_arrivals(arrivals: OpenLoop, recorded: Burstiness) -> FittedArrivals:
     due: NDArray[np.float64] = (
         unit_gaps(arrivals, ARRIVAL_DRAWS, np.random.default_rng(SEED)) / arrivals.rate
     )
     drawn = burstiness(due.cumsum())
-    error = seen.gaps.farthest(drawn.gaps, NOTHING * seen.gaps.mean)
+    error = recorded.gaps.farthest(drawn.gaps, NOTHING * recorded.gaps.mean)
     ratios = [
         (
             dispersion.index / drawn_dispersion.index,
@@ -311,7 +311,7 @@ def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
                 + SIGMAS * math.sqrt(2 / dispersion.intervals + 2 / drawn_dispersion.intervals)
             ),
         )
-        for dispersion, drawn_dispersion in zip(seen.dispersion, drawn.dispersion, strict=True)
+        for dispersion, drawn_dispersion in zip(recorded.dispersion, drawn.dispersion, strict=True)
         if dispersion.width_s > 1 and dispersion.index and drawn_dispersion.index
     ]
     off = max(ratios, key=lambda pair: abs(math.log(pair[0])), default=None)

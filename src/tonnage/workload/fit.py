@@ -82,9 +82,11 @@ def fit(description: Description, stem: str, model: str | None = None) -> Fit:
     return Fit(description=description, scenario=scenario, files=files, lengths=how, chosen=chosen)
 
 
-def _lengths(found: Description, stem: str, files: dict[str, str]) -> tuple[LengthsAsked, str]:
-    recording = found.traffic.recording
-    if found.correlation is not None and abs(found.correlation) >= CORRELATED:
+def _lengths(
+    description: Description, stem: str, files: dict[str, str]
+) -> tuple[LengthsAsked, str]:
+    recording = description.traffic.recording
+    if description.correlation is not None and abs(description.correlation) >= CORRELATED:
         name = f"{stem}.lengths.csv"
         files[name] = "isl,osl\n" + "".join(
             f"{i},{o}\n" for i, o in zip(recording.isl, recording.osl, strict=True)
@@ -92,8 +94,8 @@ def _lengths(found: Description, stem: str, files: dict[str, str]) -> tuple[Leng
         return LengthsAsked(pairs=name), "pairs"
     written = {}
     for side, fitted, values in (
-        ("isl", found.fitted_isl, recording.isl),
-        ("osl", found.fitted_osl, recording.osl),
+        ("isl", description.fitted_isl, recording.isl),
+        ("osl", description.fitted_osl, recording.osl),
     ):
         written[side] = fitted.written
         if not fitted.fits:  # all lengths, and how often each was seen
@@ -107,13 +109,14 @@ def _lengths(found: Description, stem: str, files: dict[str, str]) -> tuple[Leng
 
 
 def _arrivals(
-    found: Description, stem: str, files: dict[str, str]
+    description: Description, stem: str, files: dict[str, str]
 ) -> tuple[DemandAsked, SearchAsked]:
-    fitted = found.fitted_arrivals
+    fitted = description.fitted_arrivals
     if fitted.process == "trace":
         name = f"{stem}.arrivals.csv"
         moments = (
-            f"{due // NS_PER_S}.{due % NS_PER_S:09d}\n" for due in found.traffic.recording.due_ns
+            f"{due // NS_PER_S}.{due % NS_PER_S:09d}\n"
+            for due in description.traffic.recording.due_ns
         )
         files[name] = "timestamp\n" + "".join(moments)
         return DemandAsked(trace=name), SearchAsked(arrivals="trace")

@@ -113,7 +113,7 @@ class History:
         return datetime.fromtimestamp(self.start_s + HOUR_S * hour, UTC)
 
 
-def history_of(found: Sequence[Curve], source: str) -> History:
+def history_of(all_curves: Sequence[Curve], source: str) -> History:
     """The hours of some series.
 
     Raises:
@@ -121,7 +121,7 @@ def history_of(found: Sequence[Curve], source: str) -> History:
             hour was seen.
     """
     by_name: dict[str, list[Curve]] = {}
-    scraped_once, labels = once(found)
+    scraped_once, labels = once(all_curves)
     for scraped in scraped_once:
         by_name.setdefault(scraped.name, []).append(scraped)
     engine, signals = _engine(by_name, source)
@@ -239,20 +239,20 @@ def _engine(by_name: Mapping[str, object], source: str) -> tuple[str, Signals]:
     return next(iter(matching.items()))
 
 
-def _covered(one: Curve, at: Values) -> Values:
+def _covered(curve: Curve, at: Values) -> Values:
     """Seconds up to each moment in which a series was sampled without a gap."""
-    steps = np.diff(one.times)
-    steps = np.where(steps <= GAP * one.step_s, steps, 0.0)
-    return np.asarray(np.interp(at, one.times, np.concatenate([[0.0], np.cumsum(steps)])))
+    steps = np.diff(curve.times)
+    steps = np.where(steps <= GAP * curve.step_s, steps, 0.0)
+    return np.asarray(np.interp(at, curve.times, np.concatenate([[0.0], np.cumsum(steps)])))
 
 
-def _covered_by_any(some: Sequence[Curve], at: Values) -> Values:
+def _covered_by_any(curves: Sequence[Curve], at: Values) -> Values:
     """The seconds in which at least one of several series was sampled."""
     sampled = [
         np.stack([curve.times[:-1], curve.times[1:]], axis=1)[
             np.diff(curve.times) <= GAP * curve.step_s
         ]
-        for curve in some
+        for curve in curves
     ]
     spans = np.concatenate(sampled)
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
@@ -265,13 +265,13 @@ def _covered_by_any(some: Sequence[Curve], at: Values) -> Values:
     return np.where(places >= 0, total[places] - lengths[places] + inside, 0.0)
 
 
-def _hourly(one: Curve, edges: Values) -> Values:
+def _hourly(curve: Curve, edges: Values) -> Values:
     """The mean of a gauge in each hour; 0 without a sample."""
-    places = np.searchsorted(edges, one.times, side="right") - 1
+    places = np.searchsorted(edges, curve.times, side="right") - 1
     inside = (places >= 0) & (places < len(edges) - 1)
     sums, counts = (
         np.bincount(places[inside], weights=w, minlength=len(edges) - 1)
-        for w in (one.values[inside], None)
+        for w in (curve.values[inside], None)
     )
     return np.asarray(sums / np.maximum(counts, 1))
 

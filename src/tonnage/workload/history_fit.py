@@ -344,21 +344,21 @@ def _shared(history: History) -> int:
 
 
 def _lengths(
-    history: History, side: str, given: str | None, file: str, files: dict[str, str], *, less: int
+    history: History, side: str, text: str | None, file: str, files: dict[str, str], *, less: int
 ) -> SeenLengths:
     """One side; what a scenario writes is so much less than what was seen."""
     hours = history.last_week
     buckets = history.histograms[side].over(hours) if side in history.histograms else Buckets()
     mean = history.mean(side, hours)
     if not buckets.count:
-        if given is None and mean is None:
+        if text is None and mean is None:
             raise InputError(
                 f"{history.source}: says no lengths of {'prompts' if side == 'isl' else 'outputs'};"
                 f" give {option(side)}"
             )
-        written = given if given is not None else f"{max(1, round(mean or 1) - less)}"
+        written = text if text is not None else f"{max(1, round(mean or 1) - less)}"
         return SeenLengths(
-            mean=mean, p95=None, written=written, how="mean" if given is None else "given"
+            mean=mean, p95=None, written=written, how="mean" if text is None else "given"
         )
     fitted = _lognormal(buckets, less)
     if fitted is None:
@@ -374,19 +374,19 @@ def _lengths(
     )
 
 
-def _lognormal(found: Buckets, less: int) -> str | None:
+def _lognormal(buckets: Buckets, less: int) -> str | None:
     """Fit a lognormal distribution of the same mean to the shares at all bounds, shortened by the
     given tokens; None where none is near.
     """
     shares = [
-        (bound, count / found.count)
-        for bound, count in zip(found.bounds, found.counts, strict=True)
+        (bound, count / buckets.count)
+        for bound, count in zip(buckets.bounds, buckets.counts, strict=True)
         if math.isfinite(bound)
     ]
     best, sigma = 1.0, 0.0
     for place in range(1, 151):
         width = 0.02 * place
-        normal = NormalDist(math.log(found.mean) - width * width / 2, width)
+        normal = NormalDist(math.log(buckets.mean) - width * width / 2, width)
         distance = max(
             (
                 abs(normal.cdf(math.log(bound + 0.5)) - share)
@@ -396,17 +396,17 @@ def _lognormal(found: Buckets, less: int) -> str | None:
             default=1.0,
         )
         best, sigma = min((best, sigma), (distance, width))
-    deviation = found.mean * math.sqrt(math.expm1(sigma**2))
-    return f"lognormal:{found.mean - less:.5g},{deviation:.5g}" if best <= NEAR else None
+    deviation = buckets.mean * math.sqrt(math.expm1(sigma**2))
+    return f"lognormal:{buckets.mean - less:.5g},{deviation:.5g}" if best <= NEAR else None
 
 
-def _filled(found: Buckets) -> list[tuple[int, float]]:
+def _filled(buckets: Buckets) -> list[tuple[int, float]]:
     """Lengths with weights: each bucket filled alike, so that the mean is the one that was
     counted.
     """
     cells = []
     low, below = 0.0, 0.0
-    for bound, count in zip(found.bounds, found.counts, strict=True):
+    for bound, count in zip(buckets.bounds, buckets.counts, strict=True):
         high = bound if math.isfinite(bound) else 4 * max(low, 1.0)
         if count > below:
             cells.append((low + 1, max(high, low + 1), count - below))
@@ -423,8 +423,10 @@ def _filled(found: Buckets) -> list[tuple[int, float]]:
     lower, upper = -8.0, 8.0
     for _ in range(60):
         middle = (lower + upper) / 2
-        mean = math.fsum(value * weight for value, weight in values(math.exp(middle))) / found.count
-        lower, upper = (middle, upper) if mean > found.mean else (lower, middle)
+        mean = (
+            math.fsum(value * weight for value, weight in values(math.exp(middle))) / buckets.count
+        )
+        lower, upper = (middle, upper) if mean > buckets.mean else (lower, middle)
     merged: dict[int, float] = {}
     for value, weight in values(math.exp(lower)):
         merged[max(1, round(value))] = merged.get(max(1, round(value)), 0.0) + weight

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.questions import plans_with
 from tonnage.api import memory, simulate, size
 from tonnage.api.question.deployment import deployment_of, usual_engine
 from tonnage.errors import InputError
 from tonnage.spec.catalog import find_engine, find_gpu, gpus
 from tonnage.spec.precision import find_precision
+
+few_parts = plans_with()
 
 
 def test_the_usual_engine_runs_on_every_gpu_of_the_catalog() -> None:

@@ -44,6 +44,18 @@ def test_a_question_has_a_schema_and_answers_in_words_and_values() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"), [("tp", "{canary}"), ("tp", "%s"), ("isl", "2000words"), ("dp", [1])]
+)
+def test_memory_is_asked_with_the_kinds_of_its_own_arguments(name: str, value: object) -> None:
+    pytest.importorskip("jsonschema")
+    with pytest.raises(TonnageError, match=rf"^{name}: .* is not valid"):
+        QUESTIONS["memory"].answer({"model": "llama-3.1-8b", name: value}, nobody)
+    nulls = {"model": "llama-3.1-8b", "tp": 2, "dp": None, "isl": None}
+    _, values = QUESTIONS["memory"].answer(nulls, nobody)
+    assert values == QUESTIONS["memory"].answer({"model": "llama-3.1-8b", "tp": 2}, nobody)[1]
+
+
+@pytest.mark.parametrize(
     ("number", "answered"),
     [
         ("7", 7),

@@ -34,7 +34,7 @@ def test_a_fleet_is_measured_loses_an_instance_and_ends_with_all_its_processes()
     warm_up()
     told: list[str] = []
     before = children()
-    found = demo(seconds=6.0, told=told.append)
+    found = demo(seconds=6.0, announce=told.append)
     assert children() <= before
     document, failure = found.to_json(), found.failure
     assert (

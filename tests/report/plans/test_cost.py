@@ -9,6 +9,7 @@ import pytest
 
 import tonnage
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
+from tests.questions import plans_with
 from tests.report.example_plan import full
 from tonnage.cost.plan_cost import compare, in_proportion, job_cost
 from tonnage.report.document import Document, Section
@@ -17,6 +18,9 @@ from tonnage.report.plans.cost import PRICE_NAMES, cost_section, cost_text, job_
 from tonnage.report.writers.terminal import terminal
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Figure
+
+few_parts = plans_with()
+
 
 PRICES = COURSE_PRICES
 TODAY = date(2026, 11, 21)

@@ -74,8 +74,8 @@ def urls(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
         logs,
         ready_s=120,
         grace_s=5,
-        told=lambda line: None,
-        seen=lambda ready, of: None,
+        announce=lambda line: None,
+        on_ready=lambda ready, of: None,
     ) as up:
         yield {"one": instances[0].url, "two": instances[1].url, "gateway": up.url}
 
@@ -209,8 +209,8 @@ def test_a_killed_instance_loses_its_own_streams_alone(model: Path, tmp_path: Pa
         tmp_path,
         ready_s=120,
         grace_s=5,
-        told=lambda line: None,
-        seen=lambda ready, of: None,
+        announce=lambda line: None,
+        on_ready=lambda ready, of: None,
     ) as up:
         outcomes: list[str] = []
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import event
+from hypothesis import strategies as st
 
 from tests.deployments import knobs_of
-from tests.strategies import ROOFLINE, Run
+from tests.strategies import ROOFLINE, Run, ranked_runs, runs, shared_runs
 from tonnage.perf.step import StepModel
 from tonnage.results.requests import STATUS_NAMES, Requests
+from tonnage.simulator import reference
 from tonnage.simulator.kernel import run_recorded
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.request import STEP_COLUMNS
+from tonnage.spec.deployment import Scheduler
+from tonnage.spec.workload import Trace
 
 ENGINE = knobs_of(64, 512)
 MODEL = StepModel(coefficients=ROOFLINE, frontend_s=0.002)
@@ -46,6 +52,47 @@ def both(trace, step, engine, blocks, **options):
         np.testing.assert_array_equal(record.first_step, [job.first_step for job in expected.jobs])
         np.testing.assert_array_equal(record.last_step, [job.last_step for job in expected.jobs])
     return requests, record, expected
+
+
+SHAPES = {"alone": runs, "sharing": shared_runs, "classes": ranked_runs}
+
+
+@st.composite
+def instances(draw: st.DrawFn, kind: str, scheduler: Scheduler) -> tuple[Run, list[Trace], int]:
+    """A run, the traces of the ranks that have requests, and the number of ranks; one is an engine."""
+    run = draw(SHAPES[kind]((scheduler,)))
+    others = [draw(SHAPES[kind]((scheduler,))).trace for _ in range(draw(st.integers(0, 2)))]
+    knobs = replace(
+        run.knobs,
+        rank_wait_steps=draw(st.sampled_from([0, 0, 1, 2, 5, 30])),
+        pads_ranks=draw(st.booleans()),
+        graph_tokens=draw(st.sampled_from([0, 8, 40])),
+    )
+    ranks = 1 + len(others) + draw(st.integers(0, 1))
+    return replace(run, knobs=knobs), [run.trace, *others], ranks
+
+
+def same_ranks(
+    run_ranks: Callable[..., Any], run: Run, traces: list[Trace], ranks: int, *, leaps: bool
+) -> None:
+    """The ranks of an instance by a kernel and by the reference: records, and the steps of all."""
+    options = {
+        "windows": run.windows,
+        "window_ps": run.window_ps,
+        "max_context": run.max_context,
+        "tiers": run.tiers,
+    }
+    arguments = (traces, ranks, run.step, run.knobs, run.kv_blocks)
+    expected = reference.run_ranks(*arguments, **options)
+    records, steps = run_ranks(*arguments, most_steps=100_000, leaps=leaps, **options)
+    for record, rank in zip(records, expected, strict=True):
+        assert_same(record, rank.requests)
+    np.testing.assert_array_equal(
+        steps.steps, np.array(expected[0].steps, dtype=np.int64).reshape(-1, STEP_COLUMNS)
+    )
+    assert steps.count == len(steps.steps)
+    assert steps.first_step.tolist() == [job.first_step for rank in expected for job in rank.jobs]
+    assert steps.last_step.tolist() == [job.last_step for rank in expected for job in rank.jobs]
 
 
 CLASSES_COMPILED = pytest.mark.accuracy

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.deployments import knobs_of
 from tests.simulator.driven_engines import engine_of
-from tests.simulator.kernel.compared import assert_same
+from tests.simulator.kernel.compared import SHAPES, assert_same, instances, same_ranks
 from tests.simulator.test_engine import opened
 from tests.strategies import (
     MS,
@@ -17,9 +17,7 @@ from tests.strategies import (
     Run,
     coefficient_array,
     examples,
-    ranked_runs,
     runs,
-    shared_runs,
 )
 from tonnage import api
 from tonnage.errors import InputError
@@ -38,9 +36,6 @@ from tonnage.spec.deployment import Windows
 from tonnage.spec.sessions import ENDLESS, of_rows
 from tonnage.spec.workload import Trace
 
-SHAPES = {"alone": runs, "sharing": shared_runs, "classes": ranked_runs}
-
-
 COMPILED = pytest.mark.accuracy
 """The loops of groups of ranks are compiled for ten to thirty seconds each, for these tests alone;
 ``./check --accuracy`` has the time."""
@@ -49,48 +44,8 @@ COMPILED = pytest.mark.accuracy
 def equal(run: Run, traces: list[Trace], ranks: int) -> None:
     """Kernel, step by step and with leaps, and reference: records, and the steps of the
     instance."""
-    options = {
-        "windows": run.windows,
-        "window_ps": run.window_ps,
-        "max_context": run.max_context,
-        "tiers": run.tiers,
-    }
-    expected = reference.run_ranks(traces, ranks, run.step, run.knobs, run.kv_blocks, **options)
     for leaps in (False, True):
-        found, steps = run_ranks(
-            traces,
-            ranks,
-            run.step,
-            run.knobs,
-            run.kv_blocks,
-            most_steps=100_000,
-            leaps=leaps,
-            **options,
-        )
-        for one, other in zip(found, expected, strict=True):
-            assert_same(one, other.requests)
-        np.testing.assert_array_equal(
-            steps.steps, np.array(expected[0].steps, dtype=np.int64).reshape(-1, STEP_COLUMNS)
-        )
-        assert steps.count == len(steps.steps)
-        assert steps.first_step.tolist() == [job.first_step for one in expected for job in one.jobs]
-        assert steps.last_step.tolist() == [job.last_step for one in expected for job in one.jobs]
-
-
-def drawn(data: st.DataObject, kind: str, scheduler: str) -> tuple[Run, list[Trace], int]:
-    run = data.draw(SHAPES[kind]((scheduler,)))
-    others = [
-        data.draw(SHAPES[kind]((scheduler,))).trace for _ in range(data.draw(st.integers(0, 2)))
-    ]
-    run = replace(
-        run,
-        knobs=replace(
-            run.knobs,
-            rank_wait_steps=data.draw(st.sampled_from([0, 0, 1, 2, 5, 30])),
-            pads_ranks=data.draw(st.booleans()),
-        ),
-    )
-    return run, [run.trace, *others], 1 + len(others) + data.draw(st.integers(0, 1))
+        same_ranks(run_ranks, run, traces, ranks, leaps=leaps)
 
 
 @COMPILED
@@ -101,7 +56,7 @@ def drawn(data: st.DataObject, kind: str, scheduler: str) -> tuple[Run, list[Tra
 def test_kernel_equals_reference_on_a_thousand_runs(
     scheduler: str, kind: str, data: st.DataObject
 ) -> None:
-    equal(*drawn(data, kind, scheduler))
+    equal(*data.draw(instances(kind, scheduler)))
 
 
 @COMPILED

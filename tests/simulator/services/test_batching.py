@@ -9,8 +9,10 @@ import ciw
 import numpy as np
 import pytest
 
+from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
-from tonnage.simulator.services import run_service
+from tonnage.simulator.services import SharedGpu, _arrivals, _record, _Run, run_service
+from tonnage.simulator.services.queue import Batch
 from tonnage.sizing.services import load
 from tonnage.spec.service import passes, service_of
 
@@ -34,8 +36,6 @@ the largest has 8."""
 def test_the_tutorials_five_requests_take_five_three_or_two_rounds(batching, rounds):
     """A and C of 4 and 2 items come at 0, B of 2 at X/3, D and E of 6 and 2 at 2X/3: without
     dynamic batching 5X, with it 3X."""
-    from tonnage.simulator.services import _Run
-
     model = TUTORIAL if batching is None else {**TUTORIAL, "dynamic_batching": batching}
     came = [(0, 4), (0, 2), (3, 2), (6, 6), (6, 2)]
     traffic = [{"rate": 1.0, "items": items} for _, items in came]
@@ -260,3 +260,72 @@ def test_branches_and_loops_are_taken_by_their_shares():
     assert seconds.mean() == pytest.approx(1e-3 * (1 + 0.6 * 2 + 0.3 * 8 + 4 / 3), rel=0.05)
     # neither, the first, the second reader, with one check
     assert {2, 4, 10} <= set(np.rint(seconds * 1e3).astype(int))
+
+
+def test_a_gpu_shares_its_speed_by_hand():
+    """Half of the speed is won by a second batch: each then has 0.75 of it."""
+    gpu = SharedGpu(0.5)
+    long, short, later = (Batch(model="m", gpu=0, tickets=[]) for _ in range(3))
+    assert (len(gpu), gpu.next_end(), gpu.version) == (0, None, 0)
+    gpu.start(long, 1000, 0)
+    assert (gpu.next_end(), gpu.version) == (1000, 1)
+    gpu.start(short, 600, 200)
+    assert (len(gpu), gpu.next_end(), gpu.version) == (2, 1000, 2)
+    assert gpu.ended(999) == []
+    assert gpu.ended(1000) == [short]
+    assert (gpu.next_end(), gpu.version, gpu.busy_ps) == (1200, 4, 1000)
+    assert gpu.ended(1200) == [long]
+    assert (gpu.next_end(), gpu.busy_ps) == (None, 1200)
+    gpu.start(later, 10, 5000)
+    assert (gpu.next_end(), gpu.busy_ps) == (5010, 1200)
+    assert gpu.ended(5010) == [later]
+    assert gpu.busy_ps == 1210
+
+
+def test_every_field_of_a_run_of_two_clients_by_hand():
+    """The clients begin a microsecond apart and turn round in half a millisecond; a batch takes 1 ms,
+    and one is computed at a time. The last client comes at 3.5 ms, and no request is left for it."""
+    model = {"time": {"1": "1ms"}, "max_batch_size": 2}
+    traffic = [{"concurrency": 2, "items": 2, "turnaround_microseconds": 500}]
+    run = run_service(service(model, traffic), requests=3, seed=0)
+    requests = run.requests
+    assert requests.due_ns.tolist() == requests.sent_ns.tolist() == [0, 1_000, 1_500_000]
+    ends = [1_000_000, 2_000_000, 3_000_000]
+    assert requests.first_token_ns.tolist() == requests.last_token_ns.tolist() == ends
+    assert (requests.isl.tolist(), requests.osl.tolist()) == ([2] * 3, [1] * 3)
+    assert (requests.status == COMPLETED).all()
+    for zeros in (requests.cached_tokens, requests.instance, requests.preemptions, run.stream):
+        assert zeros.tolist() == [0] * 3
+    assert requests.gaps.sum() == 0
+    assert run.batches == {"m": {2: 3}}
+    assert run.waited_s["m"] == pytest.approx((0.999e-3 + 0.5e-3) / 3)
+    assert run.busy == (pytest.approx(3 / 3.5),)
+
+
+def test_what_is_turned_away_by_hand():
+    """Three come at once to an instance of 1 ms with a queue of one: the third finds it full, the
+    second has waited too long when the first ends."""
+    policy = {"max_queue_size": 1, "default_timeout_microseconds": 500}
+    model = {"time": {"1": "1ms"}, "dynamic_batching": {"default_queue_policy": policy}}
+    came = [np.array([0]), np.array([10**8]), np.array([2 * 10**8])]
+    run = _Run(service(model, [{"rate": 1.0}] * 3), came, 3, 0)
+    run.go()
+    found = _record(run)
+    assert found.requests.status.tolist() == [COMPLETED, FAILED, REJECTED]
+    assert found.requests.instance.tolist() == [0, 0, -1]
+    assert found.requests.last_token_ns.tolist() == [1_000_000, -1, -1]
+    assert found.requests.osl.tolist() == [1, 0, 0]
+    assert found.stream.tolist() == [0, 1, 2]
+    assert found.batches == {"m": {1: 1}}
+
+
+def test_arrivals_are_shared_out_by_rates_and_stretched_by_them():
+    slow, fast = (
+        _arrivals(service(TUTORIAL, [{"rate": rate}, {"rate": 3 * rate}]), 8, 4) for rate in (1, 2)
+    )
+    assert [len(column) for column in slow] == [2, 6]
+    for stretched, column in zip(slow, fast, strict=True):
+        assert np.diff(stretched).tolist() == pytest.approx((2 * np.diff(column)).tolist(), abs=2)
+    with pytest.raises(InputError, match="1 or more"):
+        run_service(service(TUTORIAL, [{"rate": 1.0}]), requests=0, seed=0)
+    assert len(run_service(service(TUTORIAL, [{"rate": 1.0}]), requests=1, seed=0).requests) == 1

@@ -4,7 +4,7 @@ target that was tried does."""
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from types import SimpleNamespace
@@ -15,11 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.candidates import plan_of
+from tests.questions import plans_with
 from tonnage.api.sizing import ask
 from tonnage.plan.demand import Demand, DemandSource
-from tonnage.plan.fleet import Autoscaling, Held, OverHours
+from tonnage.plan.fleet import Autoscaling, Held, OverHours, Proposal
+from tonnage.plan.limit import limit_of
 from tonnage.plan.plan import Plan
 from tonnage.simulator.autoscaler import Autoscale
+from tonnage.simulator.changes import NO_CHANGES, Changes
 from tonnage.sizing.fleet import autoscaling as fleet_over_hours
 from tonnage.sizing.fleet.autoscaling import (
     SHARES,
@@ -35,6 +38,10 @@ from tonnage.sizing.fleet.autoscaling import (
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
+from tonnage.spec.deployment import Limit
+
+few_parts = plans_with()
+
 
 DAY = tuple(
     1.5 * rate
@@ -272,3 +279,256 @@ def test_the_load_at_first_is_that_of_the_first_hour() -> None:
     assert first_load(replace(whole, due_ps=np.arange(len(whole)) * 10**12)) == pytest.approx(
         1.0, rel=0.001
     )
+
+
+@pytest.mark.parametrize(
+    ("profile", "hours"),
+    [
+        ((1.0, 2.0, 9.0, 4.0, 3.0, 2.0), (2.0, 9.0, 4.0)),
+        ((5.0, 9.0, 7.0, 1.0, 6.0, 6.0, 5.0), (9.0, 7.0, 1.0, 6.0, 6.0)),
+        ((9.0, 4.0, 1.0, 6.0, 7.0, 8.0), (9.0, 4.0, 1.0, 6.0, 7.0)),
+        ((1.0, 7.0, 9.0, 2.0), (1.0, 7.0, 9.0, 2.0)),  # the busiest is the hour after the rise
+        ((0.0, 6.0, 8.0, 9.0, 2.0, 1.0), (0.0, 6.0, 8.0, 9.0, 2.0)),  # or two after it
+        ((3.0, 3.0, 3.0), (3.0, 3.0, 3.0)),
+    ],
+)
+def test_the_hardest_hours_by_hand(profile: tuple[float, ...], hours: tuple[float, ...]) -> None:
+    assert hardest_hours(profile) == hours
+
+
+@pytest.mark.parametrize(
+    ("rates", "instances", "simulated"),
+    [
+        ((500.0,), 40, 40),
+        ((2_000_000 / 3_600,), 40, 40),
+        ((1_000.0,), 40, 22),  # 3.6 million requests: 40 * 2 / 3.6
+        ((1_000.0, 1_000.0), 40, 11),
+        ((1_000.0,) * 24, 40, 4),
+        ((1_000.0,) * 24, 3, 3),
+    ],
+)
+def test_how_many_instances_stand_for_a_fleet_over_hours(
+    rates: tuple[float, ...], instances: int, simulated: int
+) -> None:
+    over = FleetOverHours(instance=None, limits=(), slo=(), instances=instances, profile=rates)
+    assert over.simulated == simulated
+    assert over.lengths
+
+
+def search_of(simulated: int = 10, **changed: object) -> Search:
+    parts: dict = {
+        "targets": [float(number) for number in range(3, 12)],
+        "carries": 10.0,
+        "start_s": 60.0,
+        "broken_share": 0.25,
+    }
+    fleet_of = SimpleNamespace(
+        simulated=simulated, instances=3 * simulated, hardest="hard", whole="whole"
+    )
+    return Search(fleet_of, "rate", **parts | changed)
+
+
+def first_trace(rate: float) -> SimpleNamespace:
+    return SimpleNamespace(due_ps=np.arange(int(7_200 * rate)) * int(10**12 / rate))
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "rate", "first"),
+    [
+        (0, Kind(), 20.0, 7),  # an instance at 0.3 of 10 requests per second
+        (2, Kind(), 20.0, 4),
+        (7, Kind(), 20.0, 2),
+        (7, Kind(least=3), 20.0, 3),
+        (0, Kind(), 60.0, 10),
+    ],
+)
+def test_a_rule_by_hand(place: int, kind: Kind, rate: float, first: int) -> None:
+    rule = search_of().rule(kind, place, first_trace(rate))
+    assert rule == Autoscale(
+        metric="rate",
+        target=3.0 + place,
+        least=kind.least,
+        most=10,
+        start_s=60.0,
+        hold_s=300.0,
+        warm=0,
+        first=first,
+    )
+    assert search_of().rule(Kind(hold_s=60.0, warm=2), place, first_trace(rate)).instances == 12
+
+
+def test_the_load_of_a_short_trace_is_over_its_own_length() -> None:
+    assert first_load(first_trace(2.0)) == pytest.approx(2.0)
+    short = SimpleNamespace(due_ps=np.arange(101) * 10**12)
+    assert first_load(short) == pytest.approx(1.01)
+    at_once = SimpleNamespace(due_ps=np.zeros(5, np.int64))
+    assert first_load(at_once) == 5e12
+
+
+@pytest.mark.parametrize(
+    ("simulated", "leasts"), [(2, []), (3, [2]), (4, [2]), (5, [2, 3]), (10, [2, 5])]
+)
+def test_the_kinds_of_rule_that_are_tried(simulated: int, leasts: list[int]) -> None:
+    assert search_of(simulated).kinds() == [
+        Kind(hold_s=60.0),
+        Kind(hold_s=900.0),
+        Kind(warm=1),
+        *(Kind(least=least) for least in leasts),
+    ]
+    assert Kind() == Kind(hold_s=300.0, warm=0, least=1)
+
+
+@pytest.mark.parametrize(
+    ("broken", "fixed", "hours", "holds"),
+    [
+        ((6,), (0,), 24, True),  # a quarter of the hours
+        ((7,), (0,), 24, False),
+        ((7,), (1,), 24, True),  # the whole fleet breaks it in one of them
+        ((6, 7), (0, 0), 24, False),
+        ((1,), (0,), 3, False),
+        ((1,), (0,), 4, True),
+    ],
+)
+def test_a_rule_may_break_limits_in_a_share_of_the_hours(
+    broken: tuple[int, ...], fixed: tuple[int, ...], hours: int, holds: bool
+) -> None:
+    runs: list[object] = []
+
+    def run(trace: object, rule: object) -> SimpleNamespace:
+        runs.append(rule)
+        return SimpleNamespace(broken_hours=fixed if rule is None else broken, hours=hours)
+
+    search = search_of()
+    search.fleet.run = run
+    search.rule = lambda kind, place, trace: (kind, place)
+    tried = search.run(Kind(), 3, "trace")
+    assert (tried is not None) == holds
+    if tried is not None:
+        assert (tried.kind, tried.place, tried.outcome.hours) == (Kind(), 3, hours)
+    search.run(Kind(warm=1), 4, "trace")
+    assert runs == [None, (Kind(), 3), (Kind(warm=1), 4)], "the fixed fleet is run once"
+    assert search.runs == 2
+
+
+@pytest.mark.parametrize("top", range(-1, len(SHARES)))
+def test_the_highest_target_that_holds_is_found_by_halving(top: int) -> None:
+    search = search_of()
+    search.run = lambda kind, place, trace: (
+        SimpleNamespace(place=place, kind=kind, trace=trace) if place <= top else None
+    )
+    highest = search.highest(Kind(warm=1))
+    assert (None if highest is None else (highest.place, highest.kind, highest.trace)) == (
+        None if top < 0 else (top, Kind(warm=1), "hard")
+    )
+
+
+@pytest.mark.parametrize(
+    ("hold_s", "hours", "place"),
+    [
+        (300.0, {4: 90.0, 5: 80.0}, 5),
+        (300.0, {4: 90.0, 5: 95.0, 6: 50.0}, 4),
+        (300.0, {3: 10.0, 4: 100.0}, 3),
+        (60.0, {3: 90.0, 4: 95.0}, 3),
+        (60.0, {3: 90.0, 4: 85.0}, 4),
+        (900.0, {3: 90.0}, 3),
+    ],
+)
+def test_another_kind_is_better_where_it_saves_hours(
+    hold_s: float, hours: dict[int, float], place: int
+) -> None:
+    """A shorter hold is tried with the same target as well, others with higher ones alone."""
+    search = search_of()
+    search.run = lambda kind, at, trace: (
+        SimpleNamespace(kind=kind, place=at, hours=hours[at]) if at in hours else None
+    )
+    usual = SimpleNamespace(kind=Kind(), place=3, hours=100.0)
+    better = search.better(Kind(hold_s=hold_s), usual)
+    assert better.place == place
+    assert (better is usual) == (place == 3 and hold_s >= 300.0)
+    search.highest = lambda kind: ("highest of", kind)
+    assert search.better(Kind(warm=1), None) == ("highest of", Kind(warm=1))
+
+
+def test_the_best_rule_is_searched_over_all_kinds() -> None:
+    search = search_of(3)
+    search.highest = lambda kind: [kind]
+    search.better = lambda kind, rule: [*rule, kind]
+    search.over_all = tuple
+    assert search.best() == (Kind(), *search.kinds())
+    search.better = lambda kind, rule: None
+    assert search.best() is None
+
+
+def test_what_is_proposed_is_of_the_whole_fleet() -> None:
+    """Ten of thirty instances are simulated."""
+    search = search_of()
+    search.fleet.whole = first_trace(20.0)
+    run = OverHours(held=(), limits=())
+    tried = Tried(
+        kind=Kind(hold_s=60.0, warm=1, least=2), place=2, outcome=SimpleNamespace(run=run)
+    )
+    proposal = fleet_over_hours._proposal(search, tried)
+    assert proposal == Proposal(
+        metric="rate",
+        target=5.0,
+        least=6,
+        most=30,
+        warm=3,
+        start_s=60.0,
+        hold_s=60.0,
+        interval_s=15.0,
+        run=run,
+    )
+
+
+def test_a_run_over_hours_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten of thirty instances are simulated; a limit on single gaps counts over the whole run."""
+    ttft, itl = (Limit(metric=metric, statistic="p95", seconds=1.0) for metric in ("ttft", "itl"))
+    gap = [0.9]
+    calls: list[object] = []
+
+    def run_fleet(trace: object, machines: list[object], router: str, **how: object) -> object:
+        calls.append((len(machines), router, how["seed"], how["changes"]))
+        held = {1: 1_800.0, 3: 7_200.0, 5: 0.0}
+        return SimpleNamespace(requests="record", changed=SimpleNamespace(held_seconds=held))
+
+    @dataclass
+    class Violation:
+        limit: object = None
+        broken_hours: int = 3
+        hours: int = 24
+        requests: int = 9
+        violating: int = 4
+        worst_hour: int = 7
+        worst_share: float = 0.5
+
+    module = "tonnage.sizing.fleet.autoscaling"
+    monkeypatch.setattr(f"{module}.run_fleet", run_fleet)
+    monkeypatch.setattr(f"{module}.violations", lambda requests, slo: [Violation()])
+    monkeypatch.setattr(f"{module}.LimitOverHours", SimpleNamespace)
+    monkeypatch.setattr(f"{module}.summarize", lambda requests: None)
+    monkeypatch.setattr(f"{module}.statistic_s", lambda summary, limit: gap[0])
+    monkeypatch.setattr(f"{module}.OverHours", SimpleNamespace)
+    instance = SimpleNamespace(traffic=SimpleNamespace(router="random", seed=3), engine="machine")
+    over = FleetOverHours(
+        instance=instance,
+        limits=(itl, replace(ttft, seconds=2.0)),
+        slo=(itl, ttft),
+        instances=30,
+    )
+    over.__dict__["simulated"] = 10
+    outcome = over.run("trace", None)
+    assert outcome.run.held == (Held(instances=3, hours=0.5), Held(instances=9, hours=2.0))
+    assert (outcome.broken_hours, outcome.hours) == ((0, 3), 24)
+    (limit,) = outcome.run.limits
+    assert limit.limit == limit_of(replace(ttft, seconds=2.0))
+    assert (limit.broken_hours, limit.hours) == (3, 24)
+    gap[0] = 1.1
+    rule = Autoscale(metric="rate", target=1.0, least=1, most=6, start_s=0.0, warm=2)
+    assert over.run("trace", rule).broken_hours == (1, 3)
+    assert calls == [(10, "random", 3, NO_CHANGES), (8, "random", 3, Changes(autoscale=rule))]
+    monkeypatch.setattr(f"{module}.violations", lambda requests, slo: [])
+    gaps_alone = replace(over, limits=(itl,), slo=(itl,))
+    gaps_alone.__dict__["simulated"] = 10
+    outcome = gaps_alone.run("trace", None)
+    assert (outcome.broken_hours, outcome.hours) == ((1,), 1)

@@ -2,22 +2,37 @@
 out."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.questions import best, question
+from tests.plan.candidates import candidate
+from tests.questions import best, plans_with, question
+from tests.sizing.search.contenders import IDENTITY, asked_for, carrying, ready_of, sized_of
 from tonnage.plan.demand import Existing
+from tonnage.plan.limit import SATURATION
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.fleet import existing_text
 from tonnage.report.plans.question import bound_text
-from tonnage.sizing.fleet.existing import existing, months_left
+from tonnage.sizing.fleet.existing import (
+    _group,
+    _held,
+    _together,
+    existing,
+    measured_existing,
+    months_left,
+    not_mixed,
+    strongest,
+)
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.progress import Steps
-from tonnage.sizing.question import Question
+from tonnage.sizing.question import Owned, Question
+
+few_parts = plans_with()
 
 
 def carried(asked: Question) -> Existing:
@@ -127,3 +142,160 @@ def test_a_load_that_does_not_grow_never_runs_out() -> None:
     assert months_left(10.0, 20.0, None) is None
     assert months_left(10.0, 20.0, -0.1) is None
     assert months_left(30.0, 20.0, 0.1) == -1
+
+
+@pytest.mark.parametrize(
+    ("today", "most", "growth", "months"),
+    [
+        (100.0, 121.0, 0.1, 2),
+        (100.0, 120.9, 0.1, 1),
+        (100.0, 100.0, 0.1, 0),
+        (100.0, 99.9, 0.1, -1),
+        (100.0, 99.9, None, -1),
+        (1.0, 1.005 * 1.01**600, 0.01, 600),
+        (1.0, 1.005 * 1.01**601, 0.01, None),
+        (100.0, 200.0, 0.0, None),
+    ],
+)
+def test_months_until_a_load_is_too_high_by_hand(
+    today: float, most: float, growth: float | None, months: int | None
+) -> None:
+    assert months_left(today, most, growth) == months
+
+
+@pytest.mark.parametrize(
+    ("changed", "ranks", "why"),
+    [
+        ({}, (1, 1), None),
+        ({}, (2,), None),
+        ({}, (1, 2), "ranks"),
+        ({"pools": object()}, (1, 2), "pools"),
+        ({"drawn": False}, (1,), "traffic"),
+        ({"sharing": object()}, (1,), "traffic"),
+    ],
+)
+def test_why_fleets_are_not_mixed(
+    changed: dict[str, object], ranks: tuple[int, ...], why: str | None
+) -> None:
+    kinds = []
+    for count in ranks:
+        ready = ready_of()
+        ready.trial.deployment.parallelism.dp = count
+        kinds.append(sized_of(carrying(1.0, ready=ready), 1, 1.0))
+    assert not_mixed(asked_for(1.0, **{"sharing": None} | changed), kinds) == why
+
+
+@pytest.mark.parametrize(
+    ("gpus", "rates", "best"),
+    [
+        ((8, 8), (3.0, 4.0), (2, 8.0)),
+        ((4, 8), (3.0, 4.0), (4, 12.0)),  # two instances on each of two systems
+        ((16, 8), (9.0, 4.0), (1, 9.0)),
+        ((32, 32), (9.0, 4.0), None),  # wider than all systems
+    ],
+)
+def test_what_measured_systems_carry(
+    gpus: tuple[int, int], rates: tuple[float, float], best: tuple[int, float] | None
+) -> None:
+    rows = [
+        candidate(tp=width, gpus_per_system=max(8, width), requests_per_second_per_instance=rate)
+        for width, rate in zip(gpus, rates, strict=True)
+    ]
+    rows.append(candidate(gpu="l40s", requests_per_second_per_instance=99.0))
+    system = SimpleNamespace(gpu="h100-sxm-80gb", gpus=8, name="dgx-h100")
+    unknown = SimpleNamespace(gpu="a100-sxm-80gb", gpus=8, name="dgx-a100")
+    demand = SimpleNamespace(of_existing=False, sizing_requests_per_second=4.0)
+    plan = SimpleNamespace(candidates=rows, demand=demand)
+    have = (Owned(count=2, system=system), Owned(count=3, system=unknown))
+    existing = measured_existing(plan, have)
+    group, nothing = existing.groups
+    instances, rate = best or (0, 0.0)
+    assert (group.count, group.system, group.instances) == (2, "dgx-h100", instances)
+    assert group.requests_per_second == existing.requests_per_second == rate
+    assert (group.deployment is None) == (best is None)
+    assert (group.binds, existing.breaks_first) == ((SATURATION,) * 2 if best else (None, None))
+    assert (nothing.count, nothing.instances, nothing.requests_per_second) == (3, 0, 0.0)
+    assert (existing.asked_requests_per_second, existing.headroom) == (4.0, rate / 4 - 1)
+    assert existing.months_left == (None if best else -1)
+    assert existing.growth_per_month is None
+    demand.of_existing = True
+    existing = measured_existing(plan, have)
+    assert existing.asked_requests_per_second is existing.headroom is existing.months_left is None
+
+
+def holding(limit: float) -> object:
+    """A fleet that holds loads up to a limit, at any number of systems."""
+    return lambda kinds, load: SimpleNamespace(
+        run=lambda systems: SimpleNamespace(holds=load <= limit)
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "today", "of_existing", "carried_rps"),
+    [
+        (100.0, 50.0, False, 100.0),
+        (95.0, 50.0, False, 100 * 2 ** (-5 / 64)),
+        (1.0, 0.5, False, 100 * 2 ** (-63 / 64)),
+        (108.0, 108.0, False, 108.0),  # the requested load, a little above the sum
+        (107.0, 108.0, False, 100.0),
+        (200.0, 111.0, False, 100.0),
+        (200.0, 108.0, True, 100.0),
+    ],
+)
+def test_what_systems_of_two_kinds_carry_together(
+    limit: float,
+    today: float,
+    of_existing: bool,
+    carried_rps: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tonnage.sizing.fleet.existing.whole_fleet", holding(limit))
+    question = asked_for(today, sharing=None)
+    question.demand.of_existing = of_existing
+    kinds = [(sized_of(carrying(1.0), 1, 1.0), 1)] * 2
+    assert _together(question, kinds, 100.0) == pytest.approx(carried_rps)
+    assert _together(question, kinds[:1], 90.0) == 90.0
+    assert _together(replace(question, sharing=object()), kinds, 90.0) == 90.0
+
+
+def test_the_load_of_one_kind_is_what_its_fleet_was_seen_to_hold() -> None:
+    """Five for each of 80 instances, less 1.1 % for each step at which the fleet breaks a limit."""
+    contender = carrying(1.0)
+    sized = sized_of(contender, 20, 5.0)
+
+    @dataclass
+    class Peak:
+        rate: float = 0.0
+        limit: float = 0.0
+
+        def run(self, systems: int) -> object:
+            assert systems == 20
+            return SimpleNamespace(holds=self.rate < self.limit)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(contender), "slowdown", lambda self, level: level)
+        for limit, steps in ((401.0, 0), (395.0, 2), (0.0, 63)):
+            peak = Peak(limit=limit)
+            patch.setattr(type(contender), "at_peak", lambda self, slowdown, peak=peak: peak)
+            assert _held(sized) == pytest.approx(400 * 2 ** (-steps / 64))
+    recorded = sized_of(carrying(1.0, question=asked_for(1.0, drawn=False)), 20, 5.0)
+    assert _held(recorded) == 400.0
+    group = _group(Owned(count=20, system=SimpleNamespace(name="system")), recorded)
+    assert (group.count, group.system, group.instances, group.requests_per_second) == (
+        20,
+        "system",
+        80,
+        400.0,
+    )
+    assert (group.deployment, group.binds) == (IDENTITY, SATURATION)
+    nothing = _group(Owned(count=20, system=SimpleNamespace(name="system")), None)
+    assert (nothing.count, nothing.instances, nothing.requests_per_second, nothing.binds) == (
+        20,
+        0,
+        0.0,
+        None,
+    )
+
+
+def test_too_few_systems_for_their_spare_ones_carry_nothing() -> None:
+    assert strongest(None, SimpleNamespace(count=1), spare=1) is None

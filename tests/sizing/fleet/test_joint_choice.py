@@ -6,11 +6,18 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.plan.use_cases import UseCasePool
-from tonnage.sizing.fleet.joint_choice import Option, chosen_together, systems_by_kind
+from tonnage.sizing.fleet.joint_choice import (
+    Option,
+    _Choice,
+    _on_few_kinds,
+    chosen_together,
+    systems_by_kind,
+)
 
 GPUS = {"dgx": 8, "box": 4} | {f"kind {number}": 8 for number in range(9)}
 
@@ -145,3 +152,61 @@ def test_a_type_that_is_second_for_one_use_case_is_taken_where_it_fills_a_system
     second = [option("dgx", 4, 1, 0)]
     chosen = chosen_together([first, second], as_it_is)
     assert ([each.pool.system for each in chosen], gpus(chosen)) == (["dgx", "dgx"], 8)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "covers"),
+    [
+        (("dgx", 4, 1, 1), ("dgx", 8, 1, 0), True),  # fewer GPUs
+        (("dgx", 4, 2, 0), ("dgx", 8, 1, 1), True),  # as many, by what comes first
+        (("dgx", 4, 2, 1), ("dgx", 8, 1, 0), False),
+        (("dgx", 4, 3, 0), ("dgx", 8, 1, 1), False),
+        (("dgx", 8, 1, 0), ("dgx", 4, 3, 1), False),  # a wider instance does not fit
+        (("box", 4, 1, 0), ("dgx", 8, 1, 1), False),
+        (("dgx", 4, 1, 0), ("dgx", 4, 1, 0), False),
+        (("dgx", 3, 1, 0), ("dgx", 8, 1, 1), False),
+        (("dgx", 1, 5, 0), ("dgx", 2, 3, 1), True),
+    ],
+)
+def test_an_option_covers_another_that_it_fits_wherever(
+    mine: Any, theirs: Any, covers: bool
+) -> None:
+    assert option(*mine).covers(option(*theirs)) == covers
+
+
+def test_the_systems_of_each_kind_and_the_key_of_a_combination() -> None:
+    """Two instances of four and five of one: thirteen GPUs are two of eight; three of four take
+    three boxes."""
+    combination = (option("dgx", 4, 2, 1), option("box", 4, 3, 0), option("dgx", 1, 5, 4))
+    assert list(systems_by_kind([part.pool for part in combination])) == [
+        ("dgx", 8, 2),
+        ("box", 4, 3),
+    ]
+    choice = _Choice(options=[], size=as_it_is, spare=2)
+    assert choice.key(combination) == (4 * 8 + 5 * 4, 25, 5)
+    assert choice.gpus(()) == 0
+
+
+def test_a_budget_ends_sizing_and_what_was_sized_is_chosen() -> None:
+    """Eight deployments next to one for each use case; each of these breaks its limit by an
+    instance more than is known."""
+    calls: list[int] = []
+
+    def size(place: int, unsized: Option) -> Option:
+        calls.append(unsized.rank)
+        return option("dgx", 1, unsized.pool.instances + 100, unsized.rank)
+
+    options = [[option("dgx", 1, 10 + rank, rank, sized=False) for rank in range(30)]]
+    (chosen,) = chosen_together(options, size)
+    assert calls == list(range(9))
+    assert (chosen.rank, chosen.pool.instances) == (0, 110)
+
+
+def test_of_a_use_case_without_a_kind_another_kind_is_taken() -> None:
+    options = [
+        [option("dgx", 4, 1, 0), option("box", 2, 1, 1)],
+        [option("kind 1", 1, 3, 0), option("kind 2", 1, 2, 1)],
+    ]
+    few = [[part.pool.system for part in combination] for combination in _on_few_kinds(options)]
+    assert few[:4] == [["box", "kind 2"], ["dgx", "kind 2"], ["box", "kind 1"], ["box", "kind 2"]]
+    assert len(few) == 4 + 6 + 4

@@ -2,17 +2,27 @@
 
 import json
 import random
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.questions import SMALL, best, plans_with, question
 from tests.sizing.fleet.two_kinds import kinds_of
+from tests.sizing.search.contenders import asked_for, carrying, ready_of, sized_of
 from tonnage.api.sizing import answer, ask
-from tonnage.plan.mixed import Mixed
+from tonnage.plan.mixed import Mixed, Purchase, Retirement
 from tonnage.plan.plan import Plan
 from tonnage.sizing.fleet.existing import existing
-from tonnage.sizing.fleet.mixed import Fleets, with_added
+from tonnage.sizing.fleet.mixed import (
+    Fleets,
+    Kind,
+    _purchases,
+    _retirements,
+    whole,
+    with_added,
+)
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.progress import Steps
 from tonnage.sizing.question import Question
@@ -156,3 +166,272 @@ def test_the_fewest_gpus_are_added_where_these_are_asked_for() -> None:
     )
     assert sum(fewest.added.values()) <= sum(cheapest.added.values())
     assert (cheapest.usd_per_year or 0) <= (fewest.usd_per_year or 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(Fleets):
+    """Fleets that hold what their systems carry, and ``bonus`` times as much where there are several
+    kinds; deployments are given."""
+
+    rates: dict[str, float]
+    bonus: float = 1.0
+    span: int = 1
+
+    @property
+    def load(self) -> float:
+        return 100.0
+
+    @property
+    def owned(self) -> dict[str, int]:
+        return {"old": 2}
+
+    def sized(self, name: str, systems: int) -> Any:
+        if name not in self.rates:
+            return None
+        contender = carrying(1.0, ready=ready_of(8 * self.span))
+        return sized_of(contender, systems, self.rates[name])
+
+    def holds(self, counts: Any, load: float = 0.0) -> bool:
+        several = sum(1 for name, count in counts.items() if count and name in self.rates) > 1
+        carried = self.carried(counts) * (self.bonus if several else 1.0)
+        return carried >= (load or self.load) * (1 - 1e-9)
+
+
+def counted(rates: dict[str, float], **changed: Any) -> Counted:
+    parts: dict[str, Any] = {"question": asked_for(1.0), "runs": None, "kinds": ()}
+    return Counted(rates=rates, **parts | changed)
+
+
+def test_what_systems_carry_together_is_the_sum() -> None:
+    fleets = counted({"old": 10.0, "new": 7.0})
+    assert fleets.carried({"old": 2, "new": 5}) == 55.0
+    assert fleets.carried({"old": 0, "new": 5, "none": 9}) == 35.0
+    assert fleets.carried({}) == 0.0
+    wide = counted({"new": 30.0}, span=2)
+    assert wide.carried({"new": 5}) == 60.0, "the fifth system holds no half of an instance"
+
+
+@pytest.mark.parametrize(
+    ("rates", "rest", "least", "bonus", "load", "needed"),
+    [
+        ({"old": 10.0, "new": 7.0}, {"old": 2}, 0, 1.0, 0.0, 12),  # 80 / 7
+        ({"old": 10.0, "new": 7.0}, {"old": 2}, 0, 1.0, 104.0, 12),
+        ({"old": 10.0, "new": 7.0}, {"old": 2}, 0, 1.0, 104.1, 13),
+        ({"old": 10.0, "new": 7.0}, {"old": 2}, 20, 1.0, 0.0, 20),
+        ({"old": 10.0, "new": 7.0}, {"old": 2}, 0, 1.1, 0.0, 11),  # 97 * 1.1
+        ({"old": 10.0, "new": 7.0}, {"old": 2}, 0, 0.9, 0.0, 14),  # 118 * 0.9
+        ({"old": 10.0, "new": 7.0}, {"old": 2}, 0, 0.2, 0.0, None),  # more than four times 12
+        ({"old": 10.0, "new": 7.0}, {"old": 20}, 0, 1.0, 0.0, 0),
+        ({"new": 0.05}, {}, 0, 1.0, 0.0, 2_000),
+        ({"new": 0.0499}, {}, 0, 1.0, 0.0, None),
+        ({"old": 10.0}, {"old": 20}, 3, 1.0, 0.0, 3),  # nothing of it meets the limits
+        ({"old": 10.0}, {"old": 2}, 3, 1.0, 0.0, None),
+    ],
+)
+def test_the_fewest_systems_next_to_others_by_hand(
+    *,
+    rates: dict[str, float],
+    rest: dict[str, int],
+    least: int,
+    bonus: float,
+    load: float,
+    needed: int | None,
+) -> None:
+    fleets = counted(rates, bonus=bonus)
+    assert fleets.needed(rest, "new", least, load=load) == needed
+
+
+def test_large_fleets_are_left_to_the_sum_and_wide_instances_take_whole_spans() -> None:
+    fleets = counted({"old": 10.0, "new": 1.0}, bonus=0.9)
+    assert fleets.needed({"old": 2}, "new", by_sum=True) == 80, "more than 64 instances"
+    assert fleets.needed({"old": 2}, "new", by_sum=False) == 92
+    assert fleets.needed({"old": 4}, "new", by_sum=True) == 72, "60 instances are simulated"
+    wide = counted({"old": 10.0, "new": 14.0}, span=2)
+    assert wide.needed({"old": 2}, "new") == 14  # 90 / 14 instances, of two systems each
+
+
+def test_a_load_above_the_sum_is_held_by_several_kinds_alone() -> None:
+    fleets = counted({"old": 10.0, "new": 10.0}, bonus=1.2)
+    assert fleets.pools({"old": 5, "new": 5}, 100.0)
+    assert fleets.pools({"old": 5, "new": 5}, 109.9)
+    assert not fleets.pools({"old": 5, "new": 5}, 110.1), "beyond 1.1 times the sum"
+    assert not fleets.pools({"old": 10}, 100.1)
+    assert fleets.pools({"old": 10}, 100.0)
+    assert not counted({"old": 10.0, "new": 10.0}, bonus=0.9).pools({"old": 5, "new": 5}, 100.0)
+
+
+@pytest.mark.parametrize(("spare", "least", "buys"), [(0, 2, 3), (1, 1, 4), (3, 0, 6)])
+def test_spare_systems_of_a_kind(spare: int, least: int, buys: int) -> None:
+    fleets = counted({}, question=asked_for(1.0, spare=spare))
+    assert (fleets.least("old"), fleets.least("new")) == (least, 0)
+    assert fleets.bought("old", 5) == buys
+    assert fleets.bought("new", 5) == 5 + spare
+    assert fleets.bought("old", 1) == max(0, spare - 1)
+    assert (fleets.others("old"), fleets.others("new")) == ({}, {"old": 2})
+
+
+def test_of_many_systems_about_as_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of a quarter of the next power of two's half: 9 and 10 are one question."""
+    calls: list[int] = []
+
+    def strongest(search: Any, owned: Any) -> Any:
+        calls.append(owned.count)
+        return SimpleNamespace(instances=owned.count if owned.count != 40 else 0)
+
+    monkeypatch.setattr("tonnage.sizing.fleet.mixed.strongest", strongest)
+    system = SimpleNamespace(name="s")
+    fleets = Fleets(question=asked_for(1.0), runs=None, kinds=(Kind(system=system, owned=3),))
+    counts = (1, 2, 7, 8, 9, 10, 11, 17, 20, 33, 40)
+    answers = [fleets.sized("s", count) for count in counts]
+    looked_at = [1, 2, 7, 8, 10, 10, 12, 20, 20, 40, 40]
+    assert [answer and answer.instances for answer in answers] == [
+        count if count != 40 else None for count in looked_at
+    ]
+    assert calls == [1, 2, 7, 8, 10, 12, 20, 40]
+    assert fleets.system("s") is system
+    assert fleets.owned == {"s": 3}
+    assert Fleets(question=None, runs=None, kinds=(Kind(system=system),)).owned == {}
+
+
+def test_purchases_over_months_by_hand() -> None:
+    """100 requests per second grow by a tenth a month; a system carries 30 of what 40 leave."""
+    fleets = counted({"old": 20.0, "new": 30.0})
+    purchases, months = _purchases(fleets, "new", 2, 0.1, 4)
+    assert months == 4
+    assert [(step.month, step.systems) for step in purchases] == [(0, 2), (1, 1), (3, 1)]
+    assert [step.requests_per_second for step in purchases] == pytest.approx([100, 110, 133.1])
+    growing = counted({"old": 20.0, "new": 0.04})
+    purchases, months = _purchases(growing, "new", 0, 0.1, 9)
+    assert (purchases, months) == (
+        (Purchase(month=1, systems=1_750, requests_per_second=pytest.approx(110.0)),),
+        1,
+    )
+    spare = counted({"old": 20.0, "new": 30.0}, question=asked_for(1.0, spare=1))
+    assert [step.systems for step in _purchases(spare, "new", 2, 0.1, 1)[0]] == [3, 1]
+
+
+def test_what_would_do_the_work_of_systems_that_exist() -> None:
+    """Without its two old systems a fleet needs 100 / 30 new ones, of which 2 are there: two more,
+    each of which carries 30."""
+    fleets = counted({"old": 20.0, "new": 30.0, "dear": 25.0})
+    active = {"new": 2, "dear": 3}
+    (row,) = _retirements(fleets, "new", {"new": 4.0, "dear": 8.0}, active)
+    assert row == Retirement(
+        system="old",
+        systems=2,
+        instead_system="new",
+        instead_systems=2,
+        instead_requests_per_second=30.0,
+    )
+    (row,) = _retirements(fleets, "new", {"new": 9.0, "dear": 8.0}, active)
+    assert (row.instead_system, row.instead_systems) == ("dear", 1)
+    assert row.instead_requests_per_second == 25.0
+    assert _retirements(fleets, "old", {"new": 4.0}, active) == ()
+    assert _retirements(counted({"old": 20.0}), "new", {"new": 4.0}, {"new": 2}) == ()
+
+
+@pytest.mark.parametrize(
+    ("rates", "prices", "buys", "instead", "reason"),
+    [
+        # 80 requests per second: 4 of 20, or 8 of 10; by their price
+        ({"old": 10.0, "a": 20.0, "b": 10.0}, {"a": 3.0, "b": 1.0}, ("b", 8), [("a", 4, 32)], None),
+        ({"old": 10.0, "a": 20.0, "b": 10.0}, {"a": 1.9, "b": 1.0}, ("a", 4), [("b", 8, 64)], None),
+        # where none is needed, what costs least for what it carries
+        ({"old": 60.0, "a": 20.0, "b": 10.0}, {"a": 3.0, "b": 1.0}, ("b", 0), [("a", 0, 0)], None),
+        ({"old": 60.0, "a": 20.0, "b": 10.0}, {"a": 1.9, "b": 1.0}, ("a", 0), [("b", 0, 0)], None),
+        ({"old": 10.0, "a": 20.0}, {"a": 3.0, "b": 1.0}, ("a", 4), [], None),
+        ({"old": 10.0, "a": 0.01}, {"a": 3.0, "b": 1.0}, None, [], "many"),
+        ({"old": 10.0}, {"a": 3.0, "b": 1.0}, None, [], "limits"),
+    ],
+)
+@pytest.mark.parametrize("growth", [None, -0.1, 0.1])
+def test_the_kind_of_system_that_is_added_by_hand(
+    *,
+    rates: dict[str, float],
+    prices: dict[str, float],
+    buys: tuple[str, int] | None,
+    instead: list[Any],
+    reason: str | None,
+    growth: float | None,
+) -> None:
+    kinds = [Kind(system=SimpleNamespace(name="old", gpus=8), owned=2)]
+    kinds += [
+        Kind(system=SimpleNamespace(name=name, gpus=8), price=prices[name]) for name in prices
+    ]
+    question = asked_for(1.0, growth_per_month=growth, sharing=None, deepen=True)
+    bought: list[Any] = []
+    module = "tonnage.sizing.fleet.mixed"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{module}.Fleets", lambda **parts: counted(rates, **parts))
+        patch.setattr(f"{module}.whole", lambda *args: bought.append(args[1:]) or Mixed())
+        patch.setattr(f"{module}._purchases", lambda *args: ((args[1:],), 5))
+        patch.setattr(f"{module}._next_bought", lambda *args: args[1])
+        patch.setattr(f"{module}._retirements", lambda *args: args[1:])
+        mixed = with_added(question, None, kinds, months=7)
+    assert mixed.reason == reason
+    if buys is None:
+        assert bought == []
+        return
+    name, count = buys
+    assert bought == [({"old": 2, name: count}, {name: count})]
+    assert mixed.buys == name
+    assert [(row.system, row.systems, row.gpus) for row in mixed.instead] == instead
+    assert mixed.retirements[:2] == (name, prices)
+    if growth == 0.1:
+        assert (mixed.purchases, mixed.months) == (((name, count, 0.1, 7),), 5)
+        assert mixed.next_bought == name
+    else:
+        assert (mixed.purchases, mixed.next_bought) == ((), None)
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_the_whole_fleet_by_its_groups(several: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two owned systems and five of another kind, of which one more is bought to stand by."""
+    module = "tonnage.sizing.fleet.mixed"
+
+    class Peak:
+        def __init__(self, as_predicted: bool) -> None:
+            self.name = "predicted" if as_predicted else "at the confidence"
+
+        def of_kinds(self) -> Any:
+            return (0.25, "first"), (0.75, "second")
+
+        def seen(self, systems: int) -> Any:
+            return SimpleNamespace(summary=f"whole of {systems}")
+
+        def run(self, systems: int) -> str:
+            return f"{self.name} on {systems}"
+
+    monkeypatch.setattr(
+        f"{module}.whole_fleet", lambda kinds, load, *, as_predicted=False: Peak(as_predicted)
+    )
+    monkeypatch.setattr(f"{module}.MixedAtPeak", Peak if several else str)
+    monkeypatch.setattr(f"{module}.Group", SimpleNamespace)
+    monkeypatch.setattr(f"{module}.Mixed", SimpleNamespace)
+    monkeypatch.setattr(f"{module}._candidate", lambda sized, *args: args)
+    rates = {"old": 10.0, "new": 7.0} if several else {"new": 7.0}
+    fleets = counted(rates, question=asked_for(1.0, router="random"))
+    original = Counted.sized
+
+    def sized(self: Counted, name: str, systems: int) -> Any:
+        row = original(self, name, systems)
+        if row is not None:
+            row.ready.trial.system = SimpleNamespace(name=name, gpus=8)
+        return row
+
+    monkeypatch.setattr(Counted, "sized", sized)
+    mixed = whole(fleets, {"old": 2, "new": 5}, {"new": 6})
+    groups = [
+        (group.system, group.owned, group.added, group.share, group.weight, group.candidate)
+        for group in mixed.groups
+    ]
+    if several:
+        assert groups == [
+            ("old", 2, 0, 0.25, 10.0, (2, 2, 25.0, "first")),
+            ("new", 0, 6, 0.75, 7.0, (5, 6, 75.0, "second")),
+        ]
+        assert (mixed.run, mixed.at_peak) == ("at the confidence on 7", "predicted on 7")
+    else:
+        assert groups == [("new", 0, 6, 1.0, 7.0, (5, 6, 100.0, "whole of 5"))]
+    assert mixed.router == "random"
+    assert whole(fleets, {}, {}).reason == "limits"

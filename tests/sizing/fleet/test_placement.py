@@ -4,12 +4,21 @@ once, and one more never on fewer systems."""
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.sizing.fleet.placement import Instances, fewest_systems, placed
+from tonnage.sizing.fleet.placement import (
+    Instances,
+    _exact,
+    _fillings,
+    _first_fit,
+    _taken,
+    fewest_systems,
+    placed,
+)
 
 
 def of(*pools: tuple[int, int]) -> list[Instances]:
@@ -127,3 +136,69 @@ def test_an_instance_on_two_systems_needs_two_others_when_one_is_lost() -> None:
     assert lost.without_gpus == (0, 0), "one on standby, and the one that remains of its two"
     _, lost = placed(of((1, 16), (1, 1)), "s", 8, 3)
     assert lost.without_gpus == (1, 1), "either of the two takes all free systems"
+
+
+@pytest.mark.parametrize(
+    ("pools", "systems", "expected", "instances", "without"),
+    [
+        # one pool of four: two on each of two systems, and one on standby takes what is lost
+        (((4, 4),), 3, [(1, 2, (2,), 0, 1), (3, 1, (0,), 8, 1)], (2,), (0,)),
+        (((3, 4),), 2, [(1, 1, (2,), 0, 1), (2, 1, (1,), 4, 1)], (2,), (1,)),
+        (
+            ((1, 24), (2, 3)),
+            4,
+            [(1, 1, (0, 2), 2, 1), (2, 3, (1, 0), 0, 3)],
+            (1, 2),
+            (1, 2),
+        ),
+        (
+            ((2, 12), (1, 8)),
+            5,
+            [(1, 1, (0, 1), 0, 1), (2, 4, (1, 0), 4, 2)],
+            (1, 1),
+            (1, 1),
+        ),
+        (((5, 1), (1, 8)), 2, [(1, 1, (5, 0), 3, 1), (2, 1, (0, 1), 0, 1)], (5, 1), (5, 1)),
+    ],
+)
+def test_a_placement_by_hand(
+    pools: Any, systems: int, expected: Any, instances: Any, without: Any
+) -> None:
+    """First system, systems, instances, free GPUs and the systems of an instance of each part."""
+    parts, lost = placed(of(*pools), "s", 8, systems)
+    assert [
+        (part.first, part.systems, part.instances, part.free_gpus, part.spans) for part in parts
+    ] == expected
+    assert {part.system for part in parts} == {"s"}
+    assert (lost.instances, lost.without_gpus) == (instances, without)
+
+
+def test_first_fit_fills_the_first_system_with_room() -> None:
+    assert _first_fit((4, 3, 1), (3, 2, 5), 8) == [(2, 0, 0), (1, 1, 1), (0, 1, 4)]
+    assert _first_fit((8, 5), (1, 2), 8) == [(1, 0), (0, 1), (0, 1)]
+
+
+def test_a_search_of_every_filling_takes_fewer_systems_than_first_fit() -> None:
+    widths, counts = (4, 3, 2), (1, 2, 3)
+    assert len(_first_fit(widths, counts, 8)) == 3
+    exact = _exact(widths, counts, 8)
+    assert len(exact) == 2
+    assert [sum(column) for column in zip(*exact, strict=True)] == list(counts)
+    assert sorted(_fillings(widths, counts, 8, 0)) == [(1, 0, 2), (1, 1, 0)]
+    assert sorted(_fillings(widths, (0, 2, 3), 8, 1)) == [(0, 1, 2), (0, 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("free", "width", "taken", "remains"),
+    [
+        ([3, 8], 4, True, [3, 4]),
+        ([3, 3], 4, False, [3, 3]),
+        ([8, 5, 8], 16, True, [0, 5, 0]),
+        ([8, 8, 8], 12, True, [0, 0, 8]),
+        ([8, 7], 9, False, [8, 7]),
+        ([8], 8, True, [0]),
+    ],
+)
+def test_room_for_an_instance(free: list[int], width: int, taken: bool, remains: list[int]) -> None:
+    assert _taken(free, width, 8) == taken
+    assert free == remains

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.deployments import knobs_of
 from tests.questions import question
 from tests.sizing.pooled import ASKED, pooled
+from tests.sizing.search.contenders import IDENTITY, asked_for, carrying, sized_of
+from tonnage.results.metrics import Latencies
+from tonnage.sizing.fleet import routers
 from tonnage.sizing.fleet.routers import pools_instead, together_instead
+from tonnage.sizing.loads.confidence import Slowdown
+from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.deployment_capacity import Sized
@@ -92,3 +98,190 @@ def test_two_pools_are_named_where_they_are_as_sure_and_take_fewer_gpus(
         monkeypatch.setattr(f"tonnage.sizing.fleet.routers.{name}", stub)
     search = SimpleNamespace(question=asked)
     assert (pools_instead(search, best) is found) is named
+
+
+def sharing_of(**changed: Any) -> Any:
+    parts = {
+        "recorded": None,
+        "recording": None,
+        "sessions": None,
+        "follows": False,
+        "balanced": lambda router: router in ("least-outstanding", "random"),
+    }
+    return SimpleNamespace(**parts | changed)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "router", "rows", "opposite", "rule"),
+    [
+        (None, "least-outstanding", routers.OTHERS, "", "least-outstanding"),
+        (sharing_of(), "least-outstanding", routers.OTHERS, "", "least-outstanding"),
+        (sharing_of(), "prefix-aware", routers.OTHERS, "", "random"),
+        (
+            sharing_of(follows=True),
+            "least-outstanding",
+            ("random", "session", "round-robin"),
+            "session",
+            "random",
+        ),
+        (
+            sharing_of(follows=True),
+            "session",
+            ("random", "session", "round-robin"),
+            "random",
+            "session",
+        ),
+        (
+            sharing_of(recording=object()),
+            "random",
+            ("random", "prefix-aware", "round-robin"),
+            "prefix-aware",
+            "random",
+        ),
+        (
+            sharing_of(recording=object()),
+            "prefix-aware",
+            ("random", "prefix-aware", "round-robin"),
+            "random",
+            "prefix-aware",
+        ),
+    ],
+)
+def test_the_routers_next_to_that_of_a_question(
+    sharing: Any, router: str, rows: tuple[str, ...], opposite: str, rule: str
+) -> None:
+    asked_question = asked_for(1.0, sharing=sharing, router=router)
+    assert routers._others(asked_question) == rows
+    assert routers._other(asked_question, 2) == opposite
+    assert routers._other(asked_question, 1) == ""
+    assert routers._other(replace(asked_question, offline=True), 2) == ""
+    assert routers._other(replace(asked_question, load="closed"), 2) == ""
+    assert routers._rule(asked_question, 2) == rule
+    assert routers._rule(asked_question, 1) == router
+
+
+def test_what_prompts_share_in_words() -> None:
+    words = {
+        "": None,
+        "sessions as recorded (3 of them, drawn again and again)": sharing_of(recorded=[1, 2, 3]),
+        "500 shared tokens": sharing_of(sessions="500 shared tokens"),
+        "the blocks of the trace": sharing_of(recording=object()),
+    }
+    for text, sharing in words.items():
+        assert routers.shared_in_words(asked_for(1.0, sharing=sharing)) == text
+
+
+@pytest.mark.parametrize(
+    ("changed", "comparable"),
+    [
+        ({}, True),
+        ({"drawn": False}, False),
+        ({"sharing": object()}, False),
+        ({"speculation": object()}, False),
+        ({"router": "prefix-aware"}, False),
+        ({"objective": "cost"}, False),
+    ],
+)
+def test_where_two_pools_are_compared(changed: dict[str, Any], comparable: bool) -> None:
+    parts = {"sharing": None, "speculation": None, "router": "random"}
+    assert routers._comparable(asked_for(1.0, **parts | changed)) == comparable
+
+
+@pytest.mark.parametrize(
+    ("most", "rate", "saves"), [(10.0, 5.3, True), (5.2, 5.3, False), (10.0, 5.2, False)]
+)
+def test_whether_fewer_gpus_could_carry_a_load(most: float, rate: float, saves: bool) -> None:
+    """On nineteen of twenty systems an instance would have to carry 400 / 76, which are 5.26."""
+    best = sized_of(carrying(400.0), 20, 5.0)
+    contender = carrying(400.0, most=most, carries=lambda instances: rate)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(contender), "slowdown", lambda self, level: Slowdown(steps=1.0))
+        assert routers._saves(contender, best) == saves
+        if most > 400 / 76:
+            assert contender.calls == [(76, QUICK)]
+        patch.setattr(type(contender), "slowdown", lambda self, level: Slowdown(steps=2.0))
+        assert not routers._saves(contender, best)
+
+
+@pytest.mark.parametrize("roles", [1, 2])
+def test_the_other_way_of_serving_next_to_the_choice(roles: int) -> None:
+    best = sized_of(carrying(400.0), 20, 5.0)
+    contender = carrying(400.0, question=asked_for(400.0, spare=1))
+    sized = sized_of(contender, 17, 6.0)
+    with pytest.MonkeyPatch.context() as patch:
+        if roles == 2:
+            patch.setattr(
+                type(contender),
+                "roles",
+                lambda self, count: (("prefill", count // 4), ("decode", count - count // 4)),
+            )
+        line = routers._told(sized, best)
+    assert (line.deployment, line.system, line.instances) == (IDENTITY, "system", 72)
+    assert (line.systems, line.gpus, line.saved) == (18, 144, 16)
+    assert line.systems_exact == pytest.approx(400 / 6 / 4)
+    assert line.ratio == ("18:54" if roles == 2 else "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "instances", "rows"),
+    [
+        ({}, 4, ["least-outstanding", "random", "round-robin"]),
+        ({"router": "random"}, 4, ["random", "round-robin", "least-outstanding"]),
+        ({"load": "closed"}, 4, []),
+        ({"offline": True}, 4, []),
+        ({}, 1, []),
+    ],
+)
+def test_a_choice_behind_three_routers(
+    changed: dict[str, Any], instances: int, rows: list[str]
+) -> None:
+    parts = {"sharing": None, "router": "least-outstanding"} | changed
+    latencies = {name: Latencies() for name in ("itl_ms", "tpot_ms", "e2e_ms")}
+
+    def observed(systems: int, router: str) -> Any:
+        summary = SimpleNamespace(ttft_ms=Latencies(mean=float(len(router))), **latencies)
+        return SimpleNamespace(summary=summary)
+
+    contender = carrying(400.0, 8 // instances, question=asked_for(400.0, **parts))
+    best = sized_of(contender, 1, 5.0, level=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(contender), "at_peak", lambda self: SimpleNamespace(seen=observed))
+        patch.setattr(type(contender), "settled", lambda self, slowdown, router: len(router))
+        lines = routers.behind_routers(best)
+    assert [line.router for line in lines] == rows
+    for line in lines:
+        assert line.ttft_ms.mean == len(line.router)
+        assert line.systems == (1 if line.router == parts["router"] else len(line.router))
+
+
+@pytest.mark.parametrize(("rate", "answer"), [(5.0, (20, 6.0)), (0.0, None)])
+def test_what_a_deployment_needs_without_its_prefix_cache(
+    rate: float, answer: tuple[int, float] | None
+) -> None:
+    """Its systems, and by short runs what an instance on them carries."""
+    knobs = knobs_of(64, 4_096)
+    deployment = make_dataclass("Deployment", ["knobs", "parallelism"], eq=False)(
+        knobs, SimpleNamespace(gpus=2)
+    )
+    trial = make_dataclass("Trial", ["deployment", "system"], eq=False)(
+        deployment, SimpleNamespace(gpus=8)
+    )
+    ready = make_dataclass("Ready", ["trial", "instance"], eq=False)(
+        trial, SimpleNamespace(traffic="traffic")
+    )
+    runs = SimpleNamespace(instance=lambda deployment, traffic: (deployment.knobs, traffic))
+    contender = carrying(400.0, ready=ready, runs=runs, carries=lambda instances: rate, quick=1.2)
+    best = sized_of(contender, 3, 9.0, level=None)
+    assert routers.without_cache(best) == answer
+    with pytest.MonkeyPatch.context() as patch:
+        rows: list[Any] = []
+        original = type(contender).needed
+        patch.setattr(
+            type(contender),
+            "needed",
+            lambda self, *args, **how: rows.append(self.ready) or original(self, *args, **how),
+        )
+        routers.without_cache(best)
+    (row,) = rows
+    without = replace(knobs, prefix_caching=False)
+    assert (row.instance, row.trial.deployment.knobs) == ((without, "traffic"), without)

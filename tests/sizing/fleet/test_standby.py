@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from hypothesis import strategies as st
 from tests.plan.candidates import candidate
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Confidence
-from tonnage.sizing.fleet.standby import Failures, with_standby
+from tonnage.plan.fleet import Standby
+from tonnage.sizing.fleet.standby import Failures, Reserve, shifted, standing_by, with_standby
 
 FAILURES = st.builds(
     Failures,
@@ -124,3 +127,78 @@ def test_without_an_availability_nothing_is_added_and_the_chance_is_said() -> No
     found = grown(failures=failures)
     assert found.systems == 4
     assert found.standby.availability == failures.availability(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("asked", "unit", "standing"),
+    [(None, "system", 5), (0.999, "system", 6), (0.5, "system", 5), (0.999, "instance", 6)],
+)
+def test_units_that_stand_by_for_one_kind_of_system(
+    asked: float | None, unit: str, standing: int
+) -> None:
+    """Four carry the peak and one is there in any case; the formula asks for six at 99.9 %."""
+    failures = Failures(mtbf_hours=2_000.0, repair_hours=48.0, repairers=9)
+    reserve = Reserve(unit="system", asked=0.99, failures=failures)
+    assert standing_by(4, unit, reserve, asked, extra=1) == Standby(
+        unit=unit,
+        needed=4,
+        standing=standing,
+        extra_systems=0,
+        mtbf_hours=2_000.0,
+        repair_hours=48.0,
+        repairers=9,
+        asked=0.99,
+        availability=failures.availability(standing, 4),
+    )
+    plain = standing_by(4, unit, Reserve(), asked)
+    assert (plain.standing, plain.availability, plain.mtbf_hours, plain.repairers) == (
+        4,
+        None,
+        None,
+        None,
+    )
+    assert plain.repair_hours is plain.asked is None
+
+
+def test_extra_systems_are_added_to_every_number_of_a_sensitivity() -> None:
+    @dataclass
+    class Part:
+        systems: int = 0
+        low: Any = None
+        high: Any = None
+        answer: Any = None
+        swings: Any = ()
+        relaxed: Any = None
+        spreads: Any = ()
+
+    whole = Part(
+        systems=4,
+        swings=(Part(low=Part(systems=3), high=Part(systems=None)),),
+        relaxed=Part(systems=2),
+        spreads=(Part(answer=Part(systems=7)),),
+    )
+    more = shifted(whole, 2)
+    assert more.systems == 6
+    assert (more.swings[0].low.systems, more.swings[0].high.systems) == (5, None)
+    assert (more.relaxed.systems, more.spreads[0].answer.systems) == (4, 9)
+    assert shifted(replace(whole, relaxed=None), 2).relaxed is None
+    assert shifted(whole, 0) is whole
+    assert shifted(None, 2) is None
+
+
+def test_fewer_units_than_are_needed_are_never_enough() -> None:
+    failures = Failures(mtbf_hours=30.0, repair_hours=10.0)
+    assert failures.availability(3, 4) == 0.0
+    assert failures.availability(1, 1) == pytest.approx(0.75)
+    assert failures.availability(2, 1) == pytest.approx(1 - 0.25**2)
+    assert failures.availability(4, 0) == 1.0
+
+
+def test_many_extra_units_are_the_fewest_that_do() -> None:
+    """Units that work for half of the time: 40 of 100 or so."""
+    failures = Failures(mtbf_hours=10.0, repair_hours=10.0)
+    for needed in (3, 17, 40):
+        standing = next(
+            total for total in range(needed, 400) if failures.availability(total, needed) >= 0.99
+        )
+        assert failures.standing(needed, 0.99) == standing

@@ -5,8 +5,10 @@ import math
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,11 +17,21 @@ from tests.questions import contender, plans_with, question
 from tests.sizing.loads.confidence_cases import REGIME, errors, table
 from tonnage.api.sizing import ask
 from tonnage.cli.main import run
+from tonnage.perf.step_terms import COEFFICIENTS, DURATIONS
+from tonnage.plan.limit import SATURATION, bound_by
 from tonnage.plan.plan import Plan
 from tonnage.sizing.loads.capacity import find_capacity
-from tonnage.sizing.loads.confidence import Slowdown, StepErrors, factors_at
+from tonnage.sizing.loads.confidence import (
+    Slowdown,
+    StepErrors,
+    _scaled,
+    factors_at,
+    levels,
+    metric_of,
+    slower,
+)
 from tonnage.sizing.planner import size
-from tonnage.spec.deployment import parse_limit
+from tonnage.spec.deployment import Limit, parse_limit
 
 few_parts = plans_with("tail")
 
@@ -181,3 +193,66 @@ def test_a_latency_is_off_by_no_less_than_the_steps() -> None:
     assert slow.latencies["ttft_ms"] == pytest.approx(math.exp(0.3 * 1.645), rel=1e-3)
     assert slow.latencies["itl_ms"] == slow.steps
     assert slow.of(parse_limit("ttft", "p95<=1s")) == slow.latencies["ttft_ms"]
+
+
+TTFT = Limit(metric="ttft", statistic="p95", seconds=3.0)
+TPOT = Limit(metric="tpot", statistic="mean", seconds=0.6)
+RATIO = Limit(metric="slowdown", statistic="p95", seconds=2.0)
+
+
+def test_factors_on_limits_by_hand() -> None:
+    """Steps take half as long again, and first tokens three times as long."""
+    slow = Slowdown(steps=1.5, latencies={"ttft_ms": 3.0})
+    assert [slow.of(limit) for limit in (TTFT, TPOT, RATIO)] == [3.0, 1.5, 1.0]
+    assert [limit.seconds for limit in slow.tightened((TTFT, TPOT, RATIO))] == pytest.approx(
+        [1.0, 0.4, 2.0]
+    )
+    assert [limit.seconds for limit in slow.beyond_steps((TTFT, TPOT, RATIO))] == pytest.approx(
+        [1.5, 0.6, 2.0]
+    )
+    assert slow.times(2.0) == Slowdown(steps=3.0, latencies={"ttft_ms": 6.0})
+    joint = Limit(
+        metric="attain", statistic="", seconds=1.0, share=0.9, parts=(("ttft", 1.0), ("tpot", 0.1))
+    )
+    assert slow.of(joint) == 3.0
+    assert slow.of(replace(joint, parts=(("tpot", 0.1),))) == 1.5
+
+
+def test_the_metric_whose_errors_count() -> None:
+    assert metric_of(None) == metric_of(SATURATION) == "requests_s"
+    names = {"ttft": "ttft_ms", "tpot": "itl_ms", "itl": "itl_ms", "e2e": "e2e_ms"}
+    for metric, errors_of in names.items():
+        assert metric_of(bound_by(replace(TTFT, metric=metric))) == errors_of
+
+
+def test_latencies_are_off_by_no_less_than_the_steps() -> None:
+    def of(factor: float) -> Any:
+        return SimpleNamespace(factor=lambda p: factor * p)
+
+    errors_by_metric = {"ttft_ms": of(3.0), "itl_ms": of(1.0), "requests_s": of(2.0)}
+    assert factors_at(errors_by_metric, 0.5) == Slowdown(
+        steps=1.0, latencies={"ttft_ms": 1.5, "itl_ms": 1.0, "requests_s": 1.0}
+    )
+
+
+def test_the_confidences_that_a_plan_names() -> None:
+    assert levels(0.8) == (0.5, 0.8, 0.95)
+    assert levels(0.9) == (0.5, 0.8, 0.9, 0.95)
+    assert levels(0.99) == (0.5, 0.8, 0.95, 0.99)
+
+
+def test_slower_steps_scale_every_duration_and_nothing_else() -> None:
+    """Also those of the drafter and of a table behind the coefficients; the front end stays."""
+    c = np.arange(COEFFICIENTS + 5, dtype=np.float64)
+    scaled = _scaled(c, 3.0)
+    for place, value in enumerate(c):
+        behind = place > COEFFICIENTS and (place - COEFFICIENTS) % 2 == 1
+        longer = place in DURATIONS or behind
+        assert scaled[place] == (3.0 * value if longer else value), place
+    assert (c == np.arange(COEFFICIENTS + 5)).all(), "the array itself stays"
+    step = contender(tp="1").instance.step
+    assert slower(step, 1.0) is step
+    longer_step = slower(step, 2.0)
+    assert longer_step.response_s == 2 * step.response_s
+    assert longer_step.frontend_s == step.frontend_s
+    assert longer_step.drafting is None

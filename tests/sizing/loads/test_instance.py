@@ -13,6 +13,7 @@ from tests.in_turn import in_turn
 from tests.questions import contender, contenders, question
 from tests.sizing.loads.load_scan_cases import Curve, limit, rate_of
 from tests.sizing.loads.small_instance import Small, round_times, traffic
+from tonnage.errors import DoesNotFit
 from tonnage.sizing.loads.instance import QUICK, SURE, Instance, burst_factor, middle
 from tonnage.sizing.loads.runs import Runs, saturation_rate
 from tonnage.sizing.loads.trial import MARGIN, _token_seconds, rate_bound, token_limit
@@ -397,3 +398,88 @@ def test_two_pools_complete_what_the_busier_one_does(small: Small) -> None:
     assert [pools.in_flight_at(rate) for rate in (2.0, 100.0)] == [3.0, 16]
     pools.alone_e2e_s = 0.1
     assert pools.in_flight_at(2.0) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("computed", "common", "caches", "tokens"),
+    [
+        (30.0, 20.9, True, (30.0, 20)),
+        (0.2, 0.0, True, (1.0, 0)),
+        (30.0, 20.9, False, (100, 0)),
+    ],
+)
+def test_tokens_of_a_prompt_that_are_computed_at_best(
+    computed: float, common: float, caches: bool, tokens: tuple[float, int]
+) -> None:
+    best = SimpleNamespace(computed=computed, common=common)
+    small = Small(traffic=traffic(sharing=SimpleNamespace(best=lambda osl: best)))
+    assert small._computed(caches) == tokens
+    assert Small()._computed(True) == (100, 0)
+
+
+def test_what_comes_to_an_instance_where_prompts_share_something() -> None:
+    """Answers of 1.5 times the time of a lone one; recorded sessions come as they were."""
+    assert Small()._shared() is None
+    assert Small(traffic=traffic(sharing=SimpleNamespace(recorded=object())))._shared() is None
+    sharing = SimpleNamespace(recorded=None, shorter=lambda *blocks: ("shorter", *blocks))
+    deployment = SimpleNamespace(knobs=SimpleNamespace(tokens_per_block=16))
+    small = Small(traffic=traffic(sharing=sharing), deployment=deployment)
+    small.knobs.tokens_per_block = 8
+    shared = small._shared()
+    assert shared.sharing == ("shorter", 16, 8)
+    assert (shared.answer_s, shared.caches, shared.router) == (0.75, True, "least-outstanding")
+    assert (shared.process, shared.cv, shared.osl) == ("poisson", 1.0, small.traffic.osl)
+    assert not Small().follows
+    assert Small(traffic=traffic(sharing=SimpleNamespace(follows=True))).follows
+    assert Small().equal
+    assert not Small(traffic=traffic(pairs=object())).equal
+    for name in ("isl", "osl"):
+        drawn = SimpleNamespace(kind="normal")
+        assert not Small(traffic=traffic(**{name: drawn})).equal
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({}, None),
+        ({"max_context": 110}, None),
+        ({"max_context": 109}, "one request of 110 tokens exceeds the context of m, 109 tokens"),
+        ({"blocks": 11}, None),
+        ({"blocks": 10}, "one request of 110 tokens does not fit the KV cache of 160 tokens"),
+        ({"max_num_tokens": 64}, None),
+        (
+            {"max_num_tokens": 109, "chunked_prefill": False},
+            "110 tokens exceed the token budget of 109 without chunked prefill",
+        ),
+        ({"max_num_tokens": 110, "chunked_prefill": False}, None),
+        ({"max_num_tokens": 100, "chunked_prefill": False, "scheduler": "tensorrt-llm"}, None),
+        (
+            {"max_num_tokens": 99, "chunked_prefill": False, "scheduler": "tensorrt-llm"},
+            "100 tokens exceed the token budget of 99 without chunked prefill",
+        ),
+        ({"max_num_tokens": 9, "chunked_prefill": False, "scheduler": "sglang"}, None),
+        ({"max_num_tokens": 9, "chunked_prefill": False, "scheduler": "static"}, None),
+        ({"pairs": 50, "max_context": 50}, None),
+        ({"pairs": 51, "max_context": 50}, "one request of 51 tokens exceeds the context of m"),
+    ],
+)
+def test_the_longest_request_has_to_fit(changed: dict[str, Any], error: str | None) -> None:
+    knobs = {"chunked_prefill": True, "scheduler": "vllm", "max_num_tokens": 512} | changed
+    pairs = SimpleNamespace(longest=changed["pairs"]) if "pairs" in changed else None
+    small = Small(
+        deployment=SimpleNamespace(
+            model=SimpleNamespace(max_context=changed.get("max_context", 500), name="m")
+        ),
+        memory=SimpleNamespace(
+            blocks=changed.get("blocks", 11),
+            room=160,
+            request_blocks=lambda tokens: -(-tokens // 10),
+        ),
+        knobs=SimpleNamespace(**knobs),
+        traffic=traffic(pairs=pairs),
+    )
+    if error is None:
+        small._check_longest()
+    else:
+        with pytest.raises(DoesNotFit, match=error):
+            small._check_longest()

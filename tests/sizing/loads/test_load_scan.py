@@ -395,3 +395,12 @@ def test_a_load_above_a_limit_that_grows_is_read_at_the_load_below() -> None:
     straight = Curve(lambda rate, length: rate).highest(limit(310.0), care=SURE)
     assert straight.limit == limit(310.0)[0]
     assert straight.summary.limit_s(None) == on_lattice(place_of(310.0) // 4 * 4)
+
+
+@pytest.mark.parametrize("care", [QUICK, SURE])
+def test_a_short_run_that_is_too_bad_does_not_make_an_answer(care: Any) -> None:
+    """The load is read upwards from what short runs said, as the longest sees each."""
+    pessimistic = Curve(lambda rate, length: rate if length == care else 3.0 * rate)
+    assert rate_of(pessimistic.highest(limit(300.0), care=care)) == pytest.approx(300.0)
+    late = Curve(lambda rate, length: 1.0 if length == care or rate < 400 else 5.0)
+    assert rate_of(late.highest(limit(2.0), care=care)) == pytest.approx(1_000.0)

@@ -37,10 +37,10 @@ def early(rate: float) -> BrokenEarly:
     )
 
 
-def asked_for(load: float, **changed: Any) -> Any:
+def asked_for(rps: float, **changed: Any) -> Any:
     """A question for so many requests per second."""
     parts = {
-        "demand": SimpleNamespace(sizing_requests_per_second=load),
+        "demand": SimpleNamespace(sizing_requests_per_second=rps),
         "limits": (TTFT, TPOT),
         "slo": (TTFT, TPOT),
         "step_factor": 1.0,
@@ -55,7 +55,8 @@ def asked_for(load: float, **changed: Any) -> Any:
         "free_moves": ("tokens", "batch"),
         "objective": "gpus",
     }
-    return make_dataclass("Asked", parts, eq=False)(**parts | changed)
+    parts |= changed
+    return make_dataclass("Asked", parts, eq=False)(**parts)
 
 
 def ready_of(gpus: int = 2, system_gpus: int = 8, place: int = 0, **instance: Any) -> Any:

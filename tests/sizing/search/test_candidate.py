@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.questions import best, plans_with, question
 from tests.sizing.explained import carried
-from tonnage.plan.candidate import MOST_TIMES
-from tonnage.sizing.search.candidate import candidate, memory_parts
+from tests.sizing.search.contenders import (
+    TTFT,
+    Carrying,
+    asked_for,
+    capacity_of,
+    carrying,
+    ready_of,
+    sized_of,
+)
+from tonnage.plan.candidate import MOST_TIMES, GpuLimit
+from tonnage.plan.limit import Load
+from tonnage.results.metrics import Latencies
+from tonnage.sizing.loads.confidence import Slowdown
+from tonnage.sizing.loads.instance import QUICK
+from tonnage.sizing.search.candidate import (
+    _at_peak,
+    _attained,
+    _between,
+    _chance,
+    _confidence,
+    _limit,
+    _load,
+    _power,
+    _systems_at,
+    candidate,
+    longest_accepted,
+    memory_parts,
+)
+from tonnage.spec.deployment import Limit
 
 few_parts = plans_with("tail")
 
@@ -44,3 +75,324 @@ def test_systems_for_more_confidence_are_never_fewer_and_at_most_twice_those_tha
     assert numbers == sorted(numbers)
     assert numbers[-1] <= MOST_TIMES * found.systems
     assert found.systems in numbers
+
+
+@pytest.mark.parametrize(
+    ("factor", "rate"),
+    [(0.5, 16.0), (1.0, 8.0), (math.sqrt(2), 4.0), (2.0, 2.0), (3.0, 1.0), (4.0, 0.5), (8.0, 0.25)],
+)
+def test_the_rate_at_a_factor_is_linear_in_logarithms(factor: float, rate: float) -> None:
+    """Between 8, 2 and 0.5 at 1, 2 and 4; at 3 the share of the way is log2(1.5)."""
+    expected = 2.0 * 0.25 ** math.log2(1.5) if factor == 3.0 else rate
+    assert _between({4.0: 0.5, 1.0: 8.0, 2.0: 2.0}, factor) == pytest.approx(expected)
+
+
+def test_a_rate_never_rises_with_its_factor_and_may_end_at_none() -> None:
+    assert _between({1.0: 4.0, 2.0: 8.0}, 2.0) == 4.0
+    assert _between({1.0: 4.0, 2.0: 0.0}, 1.5) == 0.0
+    assert _between({1.0: 4.0, 2.0: 0.0}, 1.0) == 4.0
+    assert _between({1.0: 4.0, 2.0: 1.0, 3.0: 0.0}, 2.0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "longest"),
+    [
+        ({}, 800),
+        ({"room": 900}, 720),
+        ({"room": 901}, 720),
+        ({"chunked_prefill": False}, 512),
+        ({"chunked_prefill": False, "scheduler": "sglang"}, 800),
+        ({"scheduler": "sglang"}, 800),
+        ({"scheduler": "static"}, 0),
+    ],
+)
+def test_the_longest_request_that_an_instance_is_started_for(
+    changed: dict[str, Any], longest: int
+) -> None:
+    """The model's context, four fifths of the room, or a whole prompt in a step."""
+    knobs = {"scheduler": "vllm", "chunked_prefill": True, "max_num_tokens": 512} | changed
+    instance = SimpleNamespace(
+        deployment=SimpleNamespace(
+            model=SimpleNamespace(max_context=800), knobs=SimpleNamespace(**knobs)
+        ),
+        memory=SimpleNamespace(room=changed.get("room", 10_000)),
+    )
+    assert longest_accepted(instance) == longest
+
+
+def test_parts_of_the_memory_by_hand() -> None:
+    sizes = {
+        "weight_bytes": 400,
+        "drafter_bytes": 50,
+        "adapter_bytes": 30,
+        "encoder_bytes": 20,
+        "activation_bytes": 100,
+        "reserve_bytes": 60,
+        "kv_budget_bytes": 300,
+    }
+
+    def parts(**changed: int) -> list[tuple[str, int, float]]:
+        instance = SimpleNamespace(
+            memory=SimpleNamespace(**sizes | changed),
+            deployment=SimpleNamespace(gpu=SimpleNamespace(memory_bytes=1_000)),
+        )
+        return [(part.part, part.bytes_per_gpu, part.share) for part in memory_parts(instance)]
+
+    assert parts() == [
+        ("weights", 400, 0.4),
+        ("drafter", 50, 0.05),
+        ("adapters", 30, 0.03),
+        ("encoder", 20, 0.02),
+        ("activations", 100, 0.1),
+        ("reserve", 60, 0.06),
+        ("kv_cache", 300, 0.3),
+        ("unused", 40, 0.04),
+    ]
+    plain = parts(drafter_bytes=0, adapter_bytes=0, encoder_bytes=0)
+    assert [name for name, _, _ in plain] == [
+        "weights",
+        "activations",
+        "reserve",
+        "kv_cache",
+        "unused",
+    ]
+    assert plain[-1][1] == 140
+    assert parts(kv_budget_bytes=400)[-1] == ("unused", 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "load"),
+    [
+        ({"offline": True}, Load(kind="queued")),
+        ({"recording": object()}, Load(kind="trace", requests_per_second=5.0)),
+        ({"load": "closed"}, Load(kind="closed", clients=3.0)),
+        ({}, Load(kind="open", requests_per_second=5.0, process="poisson")),
+        ({"process": "gamma"}, Load(kind="open", requests_per_second=5.0, process="gamma", cv=2.5)),
+    ],
+)
+def test_how_requests_reach_an_instance(changed: dict[str, Any], load: Load) -> None:
+    traffic = {"process": "poisson", "cv": 2.5} | changed
+    assert _load(asked_for(1.0, **traffic), capacity_of(5.0)) == load
+
+
+def test_a_capped_gpu_says_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimpleNamespace(power_cap_w=300.0, tdp_w=700.0)
+    monkeypatch.setattr("tonnage.sizing.search.candidate.clock", lambda gpu: 0.8)
+    assert _limit(gpu) == GpuLimit(cap_watts=300.0, board_watts=700.0, clock=0.8)
+    monkeypatch.setattr("tonnage.sizing.search.candidate.clock", lambda gpu: 1.0)
+    assert _limit(gpu) is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settling(Carrying):
+    """A deployment that needs a system for each percent of confidence; none beyond 90 %."""
+
+    def slowdown(self, level: float) -> Any:
+        return level
+
+    def settled(self, slowdown: Any, *, router: str = "") -> int | None:
+        return round(100 * slowdown) if slowdown <= 0.9 else None
+
+
+@pytest.mark.parametrize(
+    ("decided", "systems", "level", "count"),
+    [
+        (0.8, 80, 0.8, 80),
+        (None, 80, 0.8, None),
+        (0.8, 80, 0.5, 50),
+        (0.8, 40, 0.5, 40),  # never more than those that were decided on
+        (0.8, 80, 0.9, 90),
+        (0.8, 99, 0.9, 99),  # nor fewer
+        (0.8, 45, 0.9, 90),
+        (0.8, 44, 0.9, None),  # more than twice as many, which nobody would buy
+        (0.8, 80, 0.95, None),
+    ],
+)
+def test_systems_of_another_confidence(
+    decided: float | None, systems: int, level: float, count: int | None
+) -> None:
+    assert MOST_TIMES == 2
+    contender = Settling(question=asked_for(1.0), ready=ready_of(), runs=None)
+    sized = sized_of(contender, systems, 5.0, level=decided)
+    assert _systems_at(sized, level) == count
+
+
+@pytest.mark.parametrize("cap", [None, 500.0])
+def test_watts_over_the_load_of_an_instance(
+    cap: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 W and 40 W for each request per second; 5.125 come to an instance at the peak, and 10 are
+    counted on."""
+    module = "tonnage.sizing.search.candidate"
+    monkeypatch.setattr(
+        f"{module}.steady_load",
+        lambda deployment, c, *, requests_per_second, isl, osl, computed: (
+            requests_per_second,
+            (isl, osl, computed),
+        ),
+    )
+
+    def drawn(deployment: Any, c: Any, load: float, *, busy: Any) -> Any:
+        assert busy == (100.0, 20.0, 50)
+        return SimpleNamespace(watts=100 + 40 * load, low=0.5, high=2.0, idle_watts=90.0)
+
+    monkeypatch.setattr(f"{module}.draw", drawn)
+    deployment = SimpleNamespace(
+        gpu=SimpleNamespace(tdp_w=700.0, power_cap_w=cap), parallelism=SimpleNamespace(gpus=2)
+    )
+    ready = ready_of(
+        deployment=deployment,
+        computed=50,
+        step=SimpleNamespace(drafting=None, coefficients=None),
+    )
+    lengths = {"isl": SimpleNamespace(mean=100.0), "osl": SimpleNamespace(mean=20.0)}
+    contender = carrying(41.0, question=asked_for(41.0, **lengths), ready=ready)
+    power = _power(sized_of(contender, 2, 10.0))
+    assert power is not None
+    assert (power.watts, power.low, power.idle_watts, power.tdp_watts) == (
+        305.0,
+        152.5,
+        90.0,
+        700.0,
+    )
+    assert power.high == (610.0 if cap is None else 500.0)
+    assert power.joules_per_output_token == pytest.approx(305 * 2 / (5.125 * 20))
+    loads = [0.2, 0.5, 1.0, 2.5, 5.0, 5.125, 7.5, 10.0]
+    assert power.by_load == (
+        (0.0, 90.0),
+        *((rate, pytest.approx(100 + 40 * rate)) for rate in loads),
+    )
+    ready.instance.step.drafting = object()
+    assert _power(sized_of(contender, 2, 10.0)) is None
+    ready.instance.step.drafting, deployment.gpu.tdp_w = None, None
+    assert _power(sized_of(contender, 2, 10.0)) is None
+    deployment.gpu.tdp_w = 700.0
+    for changed in ({"offline": True}, {"pools": object()}):
+        without_power = carrying(41.0, question=asked_for(41.0, **lengths, **changed), ready=ready)
+        assert _power(sized_of(without_power, 2, 10.0)) is None
+    monkeypatch.setattr(f"{module}.draw", lambda *_, **__: None)
+    assert _power(sized_of(contender, 2, 10.0)) is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtItsPeak(Carrying):
+    """A deployment whose whole fleet answers in 1 s, and instances that stand for it in 2 s."""
+
+    def standing_for(self, instances: int) -> int:
+        return instances // 2
+
+    def seen(self, instances: int, rate: float, care: Any) -> Any:
+        self.calls.append(("instances", instances, rate, care))
+        return SimpleNamespace(summary=summary_of(2.0))
+
+    def at_peak(self, slowdown: Any = None) -> Any:
+        return SimpleNamespace(
+            simulated=lambda systems: 3 * systems,
+            seen=lambda systems: SimpleNamespace(summary=summary_of(1.0)),
+        )
+
+    def slowdown(self, level: float) -> Any:
+        return Slowdown(steps=1.0 + level)
+
+
+def summary_of(seconds: float) -> Any:
+    latencies = {
+        name: Latencies(mean=seconds * place)
+        for place, name in enumerate(("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"), 1)
+    }
+    return SimpleNamespace(by_request=None, **latencies)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "recording", "seconds", "together"),
+    [(True, None, 1.0, 60), (False, None, 2.0, 40), (False, object(), 1.0, 60)],
+)
+def test_what_requests_see_at_the_peak(
+    chosen: bool, recording: object, seconds: float, together: int
+) -> None:
+    contender = AtItsPeak(
+        question=asked_for(400.0, recording=recording), ready=ready_of(), runs=None
+    )
+    peak = _at_peak(sized_of(contender, 20, 5.0), chosen=chosen)
+    assert peak is not None
+    assert (peak.requests_per_second_per_instance, peak.utilisation) == (5.0, 1.0)
+    assert peak.instances == together
+    latencies = (peak.ttft_ms, peak.itl_ms, peak.tpot_ms, peak.e2e_ms)
+    assert [latency.mean for latency in latencies] == [seconds * n for n in (1, 2, 3, 4)]
+    assert (("instances", 80, 5.0, QUICK) in contender.calls) == (seconds == 2.0)
+    for changed in ({"offline": True}, {"load": "closed"}):
+        silent = replace(contender, question=asked_for(400.0, **changed))
+        assert _at_peak(sized_of(silent, 20, 5.0), chosen=chosen) is None
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_the_confidence_of_a_number_of_systems(chosen: bool) -> None:
+    """Spare systems are in each number; what others than the choice need at other levels is not
+    known."""
+    errors = {"requests_s": SimpleNamespace(metric="requests_s", factor=lambda p: 1 + p / 3)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AtItsPeak, "errors", errors)
+        module = "tonnage.sizing.search.candidate"
+        patch.setattr(
+            f"{module}._systems_at", lambda sized, level: None if level > 0.9 else round(10 * level)
+        )
+        patch.setattr(
+            f"{module}._chance", lambda sized, systems: sum(filter(None, systems.values()))
+        )
+        contender = AtItsPeak(question=asked_for(400.0, spare=2), ready=ready_of(), runs=None)
+        confidence = _confidence(sized_of(contender, 20, 5.0), chosen=chosen)
+        unsure = _confidence(sized_of(contender, 20, 5.0, level=None), chosen=False)
+        lower = _confidence(sized_of(contender, 20, 5.0, level=0.5), chosen=False)
+    assert (confidence.asked, confidence.metric) == (0.8, "requests_s")
+    if chosen:
+        assert confidence.meets == 13
+        assert confidence.systems == {"50": 7, "80": 10, "95": None}
+        assert confidence.step_factors == {"50": 1.1667, "80": 1.2667, "95": 1.3167}
+    else:
+        assert confidence.meets is None
+        assert confidence.systems == {"80": 22}
+        assert confidence.step_factors == {"80": 1.2667}
+    assert unsure.systems == {"80": None}
+    assert lower.systems == {"80": None, "50": 22}
+
+
+@pytest.mark.parametrize(
+    ("carried_rps", "meets"),
+    [
+        # steps take 1 + p times as long, and an instance carries 8 over that: 5 at 0.6
+        (8.0, 0.6),
+        (6.0, 0.2),
+        (4.9, 0.001),
+        (99.0, 0.999),
+    ],
+)
+def test_the_chance_that_systems_are_enough_by_hand(carried_rps: float, meets: float) -> None:
+    class Slower(AtItsPeak):
+        def capacity(self, instances: int, slowdown: Any = None, **how: Any) -> Any:
+            return capacity_of(carried_rps / slowdown.steps)
+
+    contender = Slower(question=asked_for(400.0), ready=ready_of(), runs=None)
+    chance = _chance(sized_of(contender, 20, 5.0), {0.5: None, 0.8: None, 0.95: None})
+    assert chance == pytest.approx(meets, abs=0.0011)
+    enough = _chance(sized_of(contender, 20, 5.0), {0.5: 20, 0.8: 20, 0.95: 21})
+    assert enough == pytest.approx(max(meets, 0.8), abs=0.0011)
+
+
+def test_joint_attainment_is_told_as_predicted_and_with_longer_times() -> None:
+    joint = Limit(metric="attain", statistic="", seconds=1.0, share=0.9, parts=(("ttft", 1.0),))
+    ratios = np.array([0.2, 0.5, 0.6, 0.9])
+    values = SimpleNamespace(ratios=lambda parts: ratios, ttft=np.zeros(4))
+    contender = AtItsPeak(
+        question=asked_for(2.0, limits=(TTFT, joint)), ready=ready_of(), runs=None
+    )
+    sized = sized_of(contender, 1, 5.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "tonnage.sizing.search.candidate.attained_of", lambda *args: ("attained", *args)
+        )
+        shown = _attained(sized, SimpleNamespace(by_request=values))
+    # times 1.8 times as long: what took up to 0.556 of the limit
+    assert shown == {"attained": ("attained", values, 2.0, (joint,)), "sure": (0.5,)}
+    assert _attained(sized, SimpleNamespace(by_request=None)) == {}
+    plain = replace(contender, question=asked_for(2.0))
+    assert _attained(sized_of(plain, 1, 5.0), SimpleNamespace(by_request=values)) == {}

@@ -29,7 +29,7 @@ from tonnage.plan.reason import BrokenAtAnyLoad, BrokenOnManyInstances, NotSure
 from tonnage.sizing.loads.confidence import AS_PREDICTED, Slowdown
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.planner import size
-from tonnage.sizing.search.deployment_capacity import slower_capacity
+from tonnage.sizing.search.deployment_capacity import Contender, slower_capacity
 from tonnage.spec.deployment import Limit
 
 few_parts = plans_with("curve")
@@ -355,3 +355,58 @@ def test_what_a_deployment_carries_without_one_of_its_limits() -> None:
     assert contender.calls == [(3, QUICK)]
     assert contender.roles(7) == (("serve", 7),)
     assert contender.settled_on(3, AS_PREDICTED) is contender
+
+
+@pytest.mark.parametrize(
+    ("how", "above", "near", "care"),
+    [
+        ({}, 0.0, 0.5 * 8.0, SURE),
+        ({"above": 2.0, "near": 3.0, "care": QUICK}, 2.0, 3.0, QUICK),
+    ],
+)
+@pytest.mark.parametrize("steps", [1.0, 1.5])
+def test_what_a_load_scan_is_asked_for(
+    how: dict[str, Any], above: float, near: float, care: Any, steps: float
+) -> None:
+    """Loads of slower steps are those of the prediction times their factor, limits tighter by it."""
+    calls: list[Any] = []
+    summary = SimpleNamespace(limit_s=lambda limit: 0.01)
+    traffic = SimpleNamespace(router="random")
+    ready = ready_of(
+        single_client=lambda: summary,
+        standing_for=lambda instances: instances // 2,
+        traffic=traffic,
+    )
+    question = asked_for(400.0)
+    question.demand.offline_requests = question.demand.offline_seconds = None
+    contender = Contender(question=question, ready=ready, runs=None, share=0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Contender, "bound", lambda self, slowdown: 8.0 / slowdown.steps)
+        patch.setattr(
+            "tonnage.sizing.search.deployment_capacity.find_capacity",
+            lambda runs, instance, slo, **how: calls.append((slo, how)) or capacity_of(6.0),
+        )
+        capacity = contender.capacity(9, Slowdown(steps=steps), **how)
+    ((slo, arguments),) = calls
+    expected = near * steps if how else near
+    assert arguments == {
+        "instances": 4,
+        "above": above * steps,
+        "care": care,
+        "near": pytest.approx(expected),
+    }
+    assert [limit.seconds for limit in slo] == [2.0 / steps, 0.5 / steps]
+    assert capacity == capacity_of(6.0 / steps)
+
+
+def test_a_job_carries_less_by_slower_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = asked_for(400.0)
+    question.demand.offline_requests, question.demand.offline_seconds = 70, 9.0
+    monkeypatch.setattr(
+        "tonnage.sizing.search.deployment_capacity.offline_capacity",
+        lambda instance, requests, seconds: capacity_of(requests / seconds),
+    )
+    contender = Contender(question=question, ready=ready_of(), runs=None)
+    assert contender.capacity(3, Slowdown(steps=2.0)) == capacity_of(70 / 9 / 2)
+    question.step_factor = 4.0
+    assert contender.capacity(3) == capacity_of(70 / 9 / 4)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.questions import plans_with
 from tests.spec.catalog.repositories_cases import needs_field
 from tonnage import api
 from tonnage.errors import InputError, UnknownName
@@ -17,6 +18,9 @@ from tonnage.spec.catalog import find_model, models
 from tonnage.spec.catalog.checkpoints import find_checkpoints, listed_checkpoints
 from tonnage.spec.catalog.repositories import find_repository, listed_repositories
 from tonnage.spec.precision import find_precision
+
+few_parts = plans_with()
+
 
 FIELD = Path(__file__).resolve().parents[4] / "shared" / "field"
 

@@ -326,11 +326,11 @@ def document_of(scenario: ScenarioLike) -> tuple[Mapping[str, Any], str]:
     return scenario or {}, ""
 
 
-def plain(asked: Mapping[str, object]) -> dict[str, Any]:
+def plain(arguments: Mapping[str, object]) -> dict[str, Any]:
     """The arguments that were given, as a file would hold them: paths as text, and any iterable as
     a list.
     """
-    return {name: _plain(value) for name, value in asked.items() if value is not None}
+    return {name: _plain(value) for name, value in arguments.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:
@@ -402,17 +402,24 @@ def spread_of(text: str) -> Spread:
     return recorded[plain_text]
 
 
-def replays_lengths(asked: LengthsAsked) -> bool:
+def replays_lengths(lengths: LengthsAsked) -> bool:
     """Whether a trace's own lengths count: they do unless others were given."""
-    return asked.isl is None and asked.osl is None and asked.pairs is None and asked.mixture is None
+    return (
+        lengths.isl is None
+        and lengths.osl is None
+        and lengths.pairs is None
+        and lengths.mixture is None
+    )
 
 
-def images_of(asked: LengthsAsked, models: Sequence[Model | None], faults: Faults) -> Images | None:
+def images_of(
+    lengths: LengthsAsked, models: Sequence[Model | None], faults: Faults
+) -> Images | None:
     """The images of every prompt, by the rule of the one model in question; None without, or where
     something is wrong.
     """
     known_models = [model for model in models if model is not None]
-    if asked.images is None or not known_models:
+    if lengths.images is None or not known_models:
         return None
     if len(known_models) > 1:
         faults.say(
@@ -420,30 +427,41 @@ def images_of(asked: LengthsAsked, models: Sequence[Model | None], faults: Fault
             " or leave it out"
         )
         return None
-    return faults.of(parse_images, asked.images, known_models[0].name)
+    return faults.of(parse_images, lengths.images, known_models[0].name)
 
 
 def lengths_found(
-    asked: LengthsAsked, recording: Recording | None, faults: Faults, images: Images | None = None
+    length_leaves: LengthsAsked,
+    recording: Recording | None,
+    faults: Faults,
+    images: Images | None = None,
 ) -> LengthsFound | None:
     """Lengths with everything added up; None where a text among them is none."""
-    words = WORDS_PER_TOKEN if asked.words_per_token is None else asked.words_per_token
+    words = (
+        WORDS_PER_TOKEN if length_leaves.words_per_token is None else length_leaves.words_per_token
+    )
     if not 0.01 <= words <= 100:
         faults.say(
             f"{option('words_per_token')}: {words:g} is not possible; write words of one token,"
             " 0.75 for English"
         )
         return None
-    if twice := _given_twice(asked):
+    if twice := _given_twice(length_leaves):
         faults.say(twice)
         return None
     before = len(faults.messages)
-    added, remarks = _added(asked, words, faults, images)
-    pairs = faults.of(read_pairs, asked.pairs, option("pairs")) if asked.pairs is not None else None
+    added, remarks = _added(length_leaves, words, faults, images)
     pairs = (
-        pairs if asked.mixture is None else faults.of(mixture_of, asked.mixture, option("mixture"))
+        faults.of(read_pairs, length_leaves.pairs, option("pairs"))
+        if length_leaves.pairs is not None
+        else None
     )
-    if pairs is None and recording is not None and replays_lengths(asked):
+    pairs = (
+        pairs
+        if length_leaves.mixture is None
+        else faults.of(mixture_of, length_leaves.mixture, option("mixture"))
+    )
+    if pairs is None and recording is not None and replays_lengths(length_leaves):
         pairs = recording.pairs()
         if pairs is None:
             faults.say(
@@ -454,11 +472,11 @@ def lengths_found(
         longer = pairs.longer(added)
         isl, osl = longer.lengths()
         return LengthsFound(isl=isl, osl=osl, pairs=longer, remarks=tuple(remarks), images=images)
-    if asked.isl is None or asked.osl is None:
+    if length_leaves.isl is None or length_leaves.osl is None:
         return None
     texts: tuple[tuple[Which, str], ...] = (
-        ("isl", as_text(asked.isl)),
-        ("osl", as_text(asked.osl)),
+        ("isl", as_text(length_leaves.isl)),
+        ("osl", as_text(length_leaves.osl)),
     )
     isl_own, osl_own = (faults.of(parse_lengths, text, option(name), words) for name, text in texts)
     if isl_own is None or osl_own is None or len(faults.messages) > before:
@@ -491,13 +509,13 @@ def lengths_found(
     )
 
 
-def _given_twice(asked: LengthsAsked) -> str:
+def _given_twice(lengths: LengthsAsked) -> str:
     """The error where lengths are given in more than one way; empty otherwise."""
-    single = asked.isl is not None or asked.osl is not None
-    if asked.mixture is not None and (single or asked.pairs is not None):
+    single = lengths.isl is not None or lengths.osl is not None
+    if lengths.mixture is not None and (single or lengths.pairs is not None):
         other_flags = ", ".join(option(name) for name in ("isl", "osl", "pairs"))
         return f"{option('mixture')} and {other_flags}: both are given; the mixture is the lengths"
-    if asked.pairs is not None and single:
+    if lengths.pairs is not None and single:
         return (
             f"{option('pairs')} and {option('isl')}, {option('osl')}: both are given; the pairs are"
             " the lengths"
@@ -511,12 +529,12 @@ def as_text(value: float | str) -> str:
 
 
 def _added(
-    asked: LengthsAsked, words: float, faults: Faults, images: Images | None
+    lengths: LengthsAsked, words: float, faults: Faults, images: Images | None
 ) -> tuple[int, list[Note]]:
     part_texts: dict[Part, float | str | None] = {
-        "system_prompt": asked.system_prompt,
-        "retrieved": asked.retrieved,
-        "history": asked.history,
+        "system_prompt": lengths.system_prompt,
+        "retrieved": lengths.retrieved,
+        "history": lengths.history,
     }
     if images is None and all(value is None for value in part_texts.values()):
         return 0, []

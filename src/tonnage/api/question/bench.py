@@ -260,7 +260,7 @@ def _address(target: Target) -> str:
     return f"{'grpc' if target.grpc else 'https' if target.tls else 'http'}://{target.authority}{target.path}"
 
 
-def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
+def _talk(a: BenchArguments, contents: Prompts | FilePrompts) -> Talk | None:
     names = (
         "conversation_num",
         "conversation_turns",
@@ -287,7 +287,7 @@ def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
                 " other"
             )
         file = read_conversations(
-            a.conversation_file, counter=made.counter, characters=made.characters
+            a.conversation_file, counter=contents.counter, characters=contents.characters
         )
         if a.osl is None and not all(turn.osl for turn in file.turns):
             raise InputError(
@@ -359,14 +359,14 @@ def _question(
     a: BenchArguments,
     load: Arrivals,
     pairs: Pairs | None,
-    made: Prompts | FilePrompts | Tensors,
+    contents: Prompts | FilePrompts | Tensors,
     talk: Talk | None,
     *,
     embeds: bool,
 ) -> Question:
     """The load as it was requested, with lengths from flags, a trace, or the prompts of a file."""
     osl = 1 if embeds and a.osl is None else a.osl
-    listed = _listed(made, a.isl, osl) if isinstance(made, FilePrompts) else None
+    listed = _listed(contents, a.isl, osl) if isinstance(contents, FilePrompts) else None
     has_lengths = (
         pairs is not None
         or listed is not None
@@ -425,24 +425,24 @@ def _prompts(
 
 
 def _listed(
-    made: FilePrompts, isl: object, osl: str | float | None
+    contents: FilePrompts, isl: object, osl: str | float | None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Lengths of the prompts of a file, and of their outputs as the file or ``osl`` says."""
     if isl is not None:
         raise InputError(
             f"{option('isl')}: prompts of a file have the length that they have; leave it out"
         )
-    if osl is None and not all(made.osl):
+    if osl is None and not all(contents.osl):
         raise InputError(
             f"{option('osl')}: missing; the file does not say how long the outputs are, for"
             " example 200"
         )
     if osl is None:
-        return made.isl, made.osl
+        return contents.isl, contents.osl
     import numpy as np
 
-    drawn = lengths_of(osl, option("osl")).draw(len(made.isl), np.random.default_rng(0))
-    return made.isl, tuple(int(value) for value in drawn)
+    drawn = lengths_of(osl, option("osl")).draw(len(contents.isl), np.random.default_rng(0))
+    return contents.isl, tuple(int(value) for value in drawn)
 
 
 def _arrivals(a: BenchArguments) -> tuple[tuple[Arrivals, ...], Pairs | None]:

@@ -121,14 +121,14 @@ def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
     )
 
 
-def _given(text: str, known: Iterable[str], where: str, example: str) -> dict[str, str]:
+def _given(text: str, names: Iterable[str], where: str, example: str) -> dict[str, str]:
     settings: dict[str, str] = {}
     for part in text.split():
         name, sign, value = part.partition("=")
-        if not sign or name not in known or name in settings or not value:
+        if not sign or name not in names or name in settings or not value:
             raise InputError(
                 f"{where}: '{part}' is not understood; write for example {example}, once each of"
-                f" {', '.join(known)}"
+                f" {', '.join(names)}"
             )
         settings[name] = value
     return settings
@@ -148,9 +148,9 @@ def _number(text: str) -> float:
         return -1.0
 
 
-def _count(given: dict[str, str], name: str, default: int, where: str) -> int:
+def _count(values: dict[str, str], name: str, default: int, where: str) -> int:
     """A whole number of 0 or more."""
-    text = given.get(name)
+    text = values.get(name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 10):
@@ -255,12 +255,12 @@ def _setting(word: str) -> tuple[str, int]:
     return name, int(value)
 
 
-def _named(word: str, known: tuple[str, ...]) -> tuple[str, str]:
+def _named(word: str, names: tuple[str, ...]) -> tuple[str, str]:
     name, sign, value = word.partition("=")
-    if not sign or name not in known or not value:
+    if not sign or name not in names or not value:
         raise InputError(
             f"{option('seasons')}: '{word}' is not understood; write for example {EXAMPLE}, with"
-            f" {', '.join(known)}"
+            f" {', '.join(names)}"
         )
     return name, value
 
@@ -268,15 +268,15 @@ def _named(word: str, known: tuple[str, ...]) -> tuple[str, str]:
 LONGEST_START_S = 86_400.0
 
 
-def scaling_of(asked: ScalingAsked) -> tuple[float, float | None] | None:
+def scaling_of(scaling: ScalingAsked) -> tuple[float, float | None] | None:
     """The share of the hours in which a rule may break limits, and the seconds of a start if they
     are given; None without ``autoscale``.
 
     Raises InputError: a part without ``autoscale``, or a value out of range.
     """
-    if not asked.autoscale:
+    if not scaling.autoscale:
         alone = next(
-            (name for name in ("broken_hours", "start_time") if getattr(asked, name) is not None),
+            (name for name in ("broken_hours", "start_time") if getattr(scaling, name) is not None),
             None,
         )
         if alone is not None:
@@ -286,14 +286,16 @@ def scaling_of(asked: ScalingAsked) -> tuple[float, float | None] | None:
             )
         return None
     start = (
-        None if asked.start_time is None else parse_duration(asked.start_time, option("start_time"))
+        None
+        if scaling.start_time is None
+        else parse_duration(scaling.start_time, option("start_time"))
     )
     if start is not None and start > LONGEST_START_S:
         raise InputError(
-            f"{option('start_time')}: {asked.start_time} is longer than a day; write for example"
+            f"{option('start_time')}: {scaling.start_time} is longer than a day; write for example"
             " 3min"
         )
-    return 0.0 if asked.broken_hours is None else _share(asked.broken_hours), start
+    return 0.0 if scaling.broken_hours is None else _share(scaling.broken_hours), start
 
 
 def check_scaling(scenario: Scenario, demand: Demand | None, mode: Mode) -> None:

@@ -193,7 +193,7 @@ class Race:
             return self._of_a_year(plan, candidate, budget)
         return self._carried(candidate, math.floor(budget / (usd / candidate.systems) + 1e-9))
 
-    def _of_a_year(self, plan: Plan, candidate: Candidate, most: float) -> dict[str, Any]:
+    def _of_a_year(self, plan: Plan, candidate: Candidate, budget_usd: float) -> dict[str, Any]:
         """The most instances of a candidate whose own load costs no more in a year, owned or
         rented, and the systems that hold them.
         """
@@ -218,7 +218,7 @@ class Race:
             usd = outlay(
                 fewer, load, self.prices, spare=self.question.spare, model=model, where=self.where
             ).own_usd_per_year
-            return usd is not None and usd <= most
+            return usd is not None and usd <= budget_usd
 
         low, high = 0, math.ceil(demanded_rate / rate)
         while high - low > 1:

@@ -94,7 +94,7 @@ def class_keys() -> dict[str, str]:
     return keys | dict.fromkeys(ALSO, "") | {"share": "demand"}
 
 
-def by_class(scenario: ScenarioLike, asked: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+def by_class(scenario: ScenarioLike, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     """A scenario for each class that a question names, with everything else as it says; none where
     it names no classes in that form.
 
@@ -102,7 +102,7 @@ def by_class(scenario: ScenarioLike, asked: Mapping[str, Any]) -> tuple[dict[str
     part of the demand that is given for all. Raises InputErrors: classes that cannot be used.
     """
     document, source = document_of(scenario)
-    flags = plain(asked)
+    flags = plain(arguments)
     texts = flags.pop("class", None) or flags.pop("classes", None)
     if texts is None:
         search = document.get("search")
@@ -148,13 +148,15 @@ def _percent(text: str, where: str) -> float:
     return _share("" if number is None else str(number / 100), where)
 
 
-def _replaced(name: str, own: Mapping[str, Any]) -> bool:
+def _replaced(name: str, arguments: Mapping[str, Any]) -> bool:
     """Whether a class says for itself what a leaf of the whole says, or another way to say it."""
-    gone = {displaced_key for key in own for displaced_key in DISPLACES.get(key, ())}
-    says_load = any(class_keys().get(key) == "demand" and key != "share" for key in own)
+    gone = {displaced_key for key in arguments for displaced_key in DISPLACES.get(key, ())}
+    says_load = any(class_keys().get(key) == "demand" and key != "share" for key in arguments)
     loads = says_load and class_keys().get(name) == "demand" and name != "profile"
-    waits_for = "requests" in own and class_keys().get(name) == "limits"  # nobody waits for a job
-    return name in own or name in gone or loads or waits_for
+    waits_for = (
+        "requests" in arguments and class_keys().get(name) == "limits"
+    )  # nobody waits for a job
+    return name in arguments or name in gone or loads or waits_for
 
 
 def _shared(rest: Mapping[str, Any], share: float, name: str) -> dict[str, Any]:
@@ -243,7 +245,7 @@ def _share(text: str, where: str) -> float:
 
 def with_classes(
     workloads: Sequence[Workload],
-    asked: Many | None,
+    traffic_classes: Many | None,
     knobs: EngineKnobs,
     limits: Slo,
     *,
@@ -256,7 +258,7 @@ def with_classes(
     Raises InputError: classes that cannot be, or that are not simulated with the rest of the
     question.
     """
-    classes = classes_of(asked)
+    classes = classes_of(traffic_classes)
     if not classes and not knobs.ranks:
         return tuple(workloads)
     needing = option("shed") if knobs.shed else option("queue_order")

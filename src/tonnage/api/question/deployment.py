@@ -176,23 +176,23 @@ def shares_of(
     return shares
 
 
-def with_context(model: Model, most: int | None) -> Model:
+def with_context(model: Model, context: int | None) -> Model:
     """The model with a shorter context. Raises InputError: it is below two tokens, or longer than
     the model's.
     """
-    if most is None:
+    if context is None:
         return model
-    if most < 2:
+    if context < 2:
         raise InputError(
-            f"{option('max_model_len')}: {most} is not possible; write tokens of a prompt and its"
-            " output, 2 or more"
+            f"{option('max_model_len')}: {context} is not possible; write tokens of a prompt and"
+            " its output, 2 or more"
         )
-    if most > model.max_context:
+    if context > model.max_context:
         raise InputError(
-            f"{option('max_model_len')}: {most:,} is longer than the context of {model.name}; write"
-            f" at most {model.max_context}"
+            f"{option('max_model_len')}: {context:,} is longer than the context of {model.name};"
+            f" write at most {model.max_context}"
         )
-    return replace(model, max_context=most)
+    return replace(model, max_context=context)
 
 
 def _check_waits(knobs: EngineKnobs, engine: str) -> None:
@@ -308,7 +308,7 @@ MOST_POOL_INSTANCES = 1_000
 
 
 def pools_of(
-    own: Mapping[str, Any], search: SearchAsked, deployment: Deployment
+    arguments: Mapping[str, Any], search: SearchAsked, deployment: Deployment
 ) -> Disaggregated | None:
     """The two pools that are requested, both of the one deployment; None where none are. Raises
     InputError.
@@ -322,8 +322,8 @@ def pools_of(
                 )
         return None
     if (
-        str(own.get("instances", 1)) != "1"
-        or own.get("window") is not None
+        str(arguments.get("instances", 1)) != "1"
+        or arguments.get("window") is not None
         or deployment.knobs.scheduler == "static"
     ):
         raise InputError(
@@ -419,28 +419,28 @@ def _any(part: StandbyAsked | ScalingAsked) -> bool:
     return any(getattr(part, leaf.name) is not None for leaf in fields(part))
 
 
-def _numbers(asked: object) -> tuple[int, int]:
-    parts = str(asked).split(":")
+def _numbers(value: object) -> tuple[int, int]:
+    parts = str(value).split(":")
     if len(parts) != 2 or not all(
         part.isdecimal() and 1 <= int(part) <= MOST_POOL_INSTANCES for part in parts
     ):
         raise InputError(
-            f"{option('disaggregated')}: '{asked}' is not two numbers of instances; write"
+            f"{option('disaggregated')}: '{value}' is not two numbers of instances; write"
             " prefill:decode, such as 1:2"
         )
     return int(parts[0]), int(parts[1])
 
 
-def link_asked(asked: object) -> float | None:
+def link_asked(value: object) -> float | None:
     """Bytes per second that a GPU sends to the other pool, such as "50GB/s"; None where nothing is
     given. Raises InputError.
     """
-    if asked is None:
+    if value is None:
         return None
-    bytes_per_second = parse_bytes(str(asked).strip().removesuffix("/s"), option("kv_link"))
+    bytes_per_second = parse_bytes(str(value).strip().removesuffix("/s"), option("kv_link"))
     if bytes_per_second <= 0:
         raise InputError(
-            f"{option('kv_link')}: '{asked}' is not possible; write bytes per second and GPU above"
+            f"{option('kv_link')}: '{value}' is not possible; write bytes per second and GPU above"
             " 0, such as 50GB/s"
         )
     return float(bytes_per_second)

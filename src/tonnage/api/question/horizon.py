@@ -58,14 +58,14 @@ class Buying:
     lead_months: int = 0
 
 
-def buying_of(asked: BuyingAsked) -> Buying | None:
+def buying_of(buying: BuyingAsked) -> Buying | None:
     """The months that a scenario asks for; None where it does not. Raises InputError."""
-    if asked == BuyingAsked():
+    if buying == BuyingAsked():
         return None
     faults = Faults()
-    times = {"horizon": asked.horizon or str(MONTHS), "lead_time": asked.lead_time or "0"}
+    times = {"horizon": buying.horizon or str(MONTHS), "lead_time": buying.lead_time or "0"}
     months, lead = (faults.of(months_of, text, name) for name, text in times.items())
-    decay = Decay() if asked.price_decay is None else faults.of(decay_of, asked.price_decay)
+    decay = Decay() if buying.price_decay is None else faults.of(decay_of, buying.price_decay)
     InputErrors.raise_if(faults.messages)
     return Buying(months=months or 1, decay=decay or Decay(), lead_months=lead or 0)
 

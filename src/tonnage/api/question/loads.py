@@ -81,12 +81,12 @@ def loads_of(
     ]
 
 
-def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]:
+def modulated_loads(text: str | None, arguments: Mapping[str, Any]) -> list[Simulated]:
     """Traffic of two states, as it is or with each mean that is given. Raises InputError: no such
     states, or a closed loop.
     """
     where, form = option("mmpp"), "2/s for 60s, 20/s for 10s"
-    if text is None or own.get("concurrency") is not None:
+    if text is None or arguments.get("concurrency") is not None:
         raise InputError(
             f"{option('arrivals')}: mmpp needs the two states of {where}, such as '{form}', and an"
             " open loop"
@@ -108,7 +108,7 @@ def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]
         )
     once, rate = (
         ModulatedArrivals(rates=(calm, busy), stays_s=(first, second)),
-        own.get("request_rate"),
+        arguments.get("request_rate"),
     )
     return (
         [once]
@@ -189,15 +189,15 @@ def recording_from(path: str, where: str, unit: str | None = None) -> Recording:
     )
 
 
-def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
+def sessions_of_file(demand: DemandAsked) -> RecordedSessions | None:
     """The recorded sessions that a demand names; None where its trace is none of sessions. Raises
     InputError: as ``read_sessions``.
     """
-    if asked.trace is None:
+    if demand.trace is None:
         return None
     from tonnage.formats.sessions import read_sessions
 
-    return read_sessions(asked.trace, option("trace"))
+    return read_sessions(demand.trace, option("trace"))
 
 
 def traffic_from(path: str, where: str, unit: str | None = None) -> Traffic:

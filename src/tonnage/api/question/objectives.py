@@ -33,18 +33,18 @@ MONTHS = 12
 _NO_BUDGET: tuple[float | None, BudgetOf] = (None, "purchase")
 
 
-def aim_of(asked: ChoiceAsked) -> Aim | None:
+def aim_of(choice: ChoiceAsked) -> Aim | None:
     """The aim of the choice; None without one. Raises InputError."""
-    if asked == ChoiceAsked():
+    if choice == ChoiceAsked():
         return None
-    usd, of = _NO_BUDGET if asked.budget is None else budget_of(asked.budget)
+    usd, of = _NO_BUDGET if choice.budget is None else budget_of(choice.budget)
     return Aim(
-        objective=asked.objective or "gpus",
+        objective=choice.objective or "gpus",
         budget_usd=usd,
         budget_of=of,
-        max_kw=asked.max_kw,
-        max_racks=asked.max_racks,
-        rack_kw=asked.rack_kw or RACK_KW,
+        max_kw=choice.max_kw,
+        max_racks=choice.max_racks,
+        rack_kw=choice.rack_kw or RACK_KW,
     )
 
 
@@ -64,32 +64,32 @@ def budget_of(text: str) -> tuple[float, BudgetOf]:
     return usd * times, "purchase" if match is None else "year"
 
 
-def reserve_of(asked: StandbyAsked) -> Reserve | None:
+def reserve_of(standby: StandbyAsked) -> Reserve | None:
     """Standby systems; None where none are requested. Raises InputError."""
-    if asked == StandbyAsked():
+    if standby == StandbyAsked():
         return None
-    share, written = (None, "") if asked.availability is None else share_of(asked.availability)
+    share, written = (None, "") if standby.availability is None else share_of(standby.availability)
     if share is not None and not 0.5 <= share <= 0.999_999_999:
         raise InputError(
             f"{option('availability')}: '{written}' is not a probability; write 50% to 99.9999999%,"
             " such as 99.9%"
         )
-    if (asked.mtbf is None) != (asked.repair_time is None):
+    if (standby.mtbf is None) != (standby.repair_time is None):
         missing, partner = (
-            ("mtbf", "repair_time") if asked.mtbf is None else ("repair_time", "mtbf")
+            ("mtbf", "repair_time") if standby.mtbf is None else ("repair_time", "mtbf")
         )
         raise InputError(
             f"{option(partner)}: goes with {option(missing)}; give both, such as {option('mtbf')}"
             f" 8000h {option('repair_time')} 24h"
         )
-    if asked.mtbf is None and (
-        share is not None or asked.repairers is not None or asked.failing is not None
+    if standby.mtbf is None and (
+        share is not None or standby.repairers is not None or standby.failing is not None
     ):
         name = (
             "availability"
             if share is not None
             else "repairers"
-            if asked.repairers is not None
+            if standby.repairers is not None
             else "failing"
         )
         raise InputError(
@@ -97,31 +97,31 @@ def reserve_of(asked: StandbyAsked) -> Reserve | None:
             " and 24h"
         )
     only_spare: Unit = (
-        "instance" if asked.spare_instances is not None and asked.mtbf is None else "system"
+        "instance" if standby.spare_instances is not None and standby.mtbf is None else "system"
     )
     return Reserve(
-        unit=asked.failing or only_spare,
+        unit=standby.failing or only_spare,
         asked=share,
-        failures=_failures(asked),
-        spare_instances=asked.spare_instances or 0,
+        failures=_failures(standby),
+        spare_instances=standby.spare_instances or 0,
     )
 
 
-def _failures(asked: StandbyAsked) -> Failures | None:
-    if asked.mtbf is None or asked.repair_time is None:
+def _failures(standby: StandbyAsked) -> Failures | None:
+    if standby.mtbf is None or standby.repair_time is None:
         return None
     hours = {
-        name: parse_duration(getattr(asked, name), option(name)) / 3600
+        name: parse_duration(getattr(standby, name), option(name)) / 3600
         for name in ("mtbf", "repair_time")
     }
     for name, value in hours.items():
         if not 1e-6 <= value <= 1e9:
             raise InputError(
-                f"{option(name)}: '{getattr(asked, name)}' is not a time that failures take; write"
-                " for example 8000h or 24h"
+                f"{option(name)}: '{getattr(standby, name)}' is not a time that failures take;"
+                " write for example 8000h or 24h"
             )
     return Failures(
-        mtbf_hours=hours["mtbf"], repair_hours=hours["repair_time"], repairers=asked.repairers
+        mtbf_hours=hours["mtbf"], repair_hours=hours["repair_time"], repairers=standby.repairers
     )
 
 
@@ -252,13 +252,13 @@ def with_regions(plan: Plan, question: Question, answered: Callable[[Question], 
     return replace(plan, regions=Regions(regions=regions, systems=best.systems))
 
 
-def _last(enough: Callable[[int], bool], most: int) -> int:
-    """The last month of 0 to ``most`` in which the systems are enough; the whole fleet, simulated,
-    may ask for more than division.
+def _last(enough: Callable[[int], bool], last_month: int) -> int:
+    """The last month of 0 to ``last_month`` in which the systems are enough; the whole fleet,
+    simulated, may ask for more than division.
     """
-    if most <= 0 or enough(most):
-        return max(0, most)
-    low, high = 0, most
+    if last_month <= 0 or enough(last_month):
+        return max(0, last_month)
+    low, high = 0, last_month
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if enough(middle) else (low, middle)
@@ -348,21 +348,21 @@ def _over(base: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
 OF_A_DAY = ("requests_per_user_day", "working_hours", "working_days", "peak_factor")
 
 
-def says_no_load(asked: DemandAsked) -> bool:
+def says_no_load(demand: DemandAsked) -> bool:
     """Whether a demand says at most how a working day is, and no load."""
-    return replace(asked, **dict.fromkeys(OF_A_DAY)) == DemandAsked()
+    return replace(demand, **dict.fromkeys(OF_A_DAY)) == DemandAsked()
 
 
-def with_day(plan: Plan, asked: DemandAsked) -> Plan:
+def with_day(plan: Plan, demand: DemandAsked) -> Plan:
     """The plan of existing systems with a working day of what they carry; as it is where nothing
     exists or runs.
     """
     existing = plan.existing
     if existing is None or existing.requests_per_second <= 0 or plan.demand.offline:
         return plan
-    hours, factor = asked.working_hours or float(WORKING_HOURS), asked.peak_factor or 1.0
+    hours, factor = demand.working_hours or float(WORKING_HOURS), demand.peak_factor or 1.0
     requests = existing.requests_per_second / factor * hours * 3_600
-    requests_per_user = asked.requests_per_user_day
+    requests_per_user = demand.requests_per_user_day
     day = ADay(
         hours=hours,
         peak_factor=factor,

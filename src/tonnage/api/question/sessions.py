@@ -93,20 +93,20 @@ def sessions_of(scenario: Scenario) -> Sessions | None:
     )
 
 
-def _prefix(asked: SessionsAsked, words: float) -> int:
+def _prefix(sessions: SessionsAsked, words: float) -> int:
     """Tokens of the shared prefix."""
-    share, number = asked.shared_prefix_share, asked.shared_prefixes
-    if asked.shared_prefix is None:
+    share, number = sessions.shared_prefix_share, sessions.shared_prefixes
+    if sessions.shared_prefix is None:
         if share is not None or number is not None:
             raise InputError(
                 f"{option('shared_prefix')}: missing; say how many tokens are shared, for example"
                 " 1000"
             )
         return 0
-    count, tokens = parse_part(as_text(asked.shared_prefix), option("shared_prefix"), words)
+    count, tokens = parse_part(as_text(sessions.shared_prefix), option("shared_prefix"), words)
     if round(count * tokens) < 1:
         raise InputError(
-            f"{option('shared_prefix')}: '{asked.shared_prefix}' is below one token; write 1 or"
+            f"{option('shared_prefix')}: '{sessions.shared_prefix}' is below one token; write 1 or"
             " more"
         )
     return round(count * tokens)
@@ -131,13 +131,13 @@ def simulated_tiers(text: str | None, deployment: Deployment) -> tuple[Tier, ...
     return () if kv_tiers.off else tiers_below(kv_tiers, deployment, system_of(deployment.gpu))
 
 
-def tiers_below(asked: KvTiers, deployment: Deployment, system: System) -> tuple[Tier, ...]:
+def tiers_below(tiers: KvTiers, deployment: Deployment, system: System) -> tuple[Tier, ...]:
     """Memory below the KV cache of each attention rank on a system. Raises as above."""
     from tonnage.perf.memory import memory_plan
 
     block = deployment.knobs.tokens_per_block
     return tiers_of(
-        asked,
+        tiers,
         deployment,
         memory_plan(deployment),
         memories=system.kv_tiers,
@@ -347,7 +347,7 @@ MOST_SESSIONS = 1e7
 
 def sessions_questions(
     scenario: Scenario,
-    held: RecordedSessions,
+    recorded_sessions: RecordedSessions,
     models: Mapping[Model, tuple[Precision, ...]],
     rest: Mapping[str, Any],
     faults: Faults,
@@ -362,7 +362,7 @@ def sessions_questions(
     from tonnage.sizing.question import Question, Sharing
 
     faults.of(check_sessions_alone, scenario)
-    cut = held.paused_at_most(faults.of(longest_pause_of, scenario.sessions) or 0.0)
+    cut = recorded_sessions.paused_at_most(faults.of(longest_pause_of, scenario.sessions) or 0.0)
     demand = faults.of(sessions_demand, scenario.demand, cut)
     tiers = faults.of(asked_tiers, scenario.search.kv_tiers, USUAL) or USUAL
     questions = []
@@ -385,12 +385,12 @@ def sessions_questions(
     return tuple(questions)
 
 
-def longest_pause_of(asked: SessionsAsked) -> float:
+def longest_pause_of(sessions: SessionsAsked) -> float:
     """Seconds to which recorded pauses are cut. Raises InputError: no duration."""
     return (
         LONGEST_PAUSE_S
-        if asked.longest_pause is None
-        else parse_duration(asked.longest_pause, option("longest_pause"))
+        if sessions.longest_pause is None
+        else parse_duration(sessions.longest_pause, option("longest_pause"))
     )
 
 
@@ -455,14 +455,14 @@ def check_sessions_alone(scenario: Scenario) -> None:
         )
 
 
-def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
+def sessions_demand(demand: DemandAsked, recorded_sessions: RecordedSessions) -> Demand:
     """How many sessions there are at once, as requests per second at the pace that was recorded.
     Raises InputError.
     """
     from tonnage.plan.demand import Demand, DemandSource
     from tonnage.sizing.demand import WORKING_DAYS, WORKING_HOURS, working_week
 
-    unit_names = [name for name in UNITS if getattr(asked, name) is not None]
+    unit_names = [name for name in UNITS if getattr(demand, name) is not None]
     if len(unit_names) != 1:
         what = "several are given" if unit_names else "none is given"
         such = (
@@ -470,14 +470,14 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
             f" {option('sessions')} 400"
         )
         raise InputError(f"{', '.join(map(option, UNITS))}: {what}; {such}")
-    if asked.share_active is not None and asked.engineers is None:
+    if demand.share_active is not None and demand.engineers is None:
         raise InputError(
             f"{option('share_active')}: goes with {option('engineers')}; add for example"
             f" {option('engineers')} 400"
         )
-    lasts_h = float(held.lasts_s.mean()) / 3600
-    share = SHARE_ACTIVE if asked.share_active is None else asked.share_active
-    value = float(getattr(asked, unit_names[0]))
+    lasts_h = float(recorded_sessions.lasts_s.mean()) / 3600
+    share = SHARE_ACTIVE if demand.share_active is None else demand.share_active
+    value = float(getattr(demand, unit_names[0]))
     sessions = (
         value * {"sessions": 1.0, "sessions_per_hour": lasts_h, "engineers": share}[unit_names[0]]
     )
@@ -486,21 +486,21 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
             f"{option(unit_names[0])}: {value:g} is not possible; write above 0, at most"
             f" {MOST_SESSIONS:,.0f} sessions at once"
         )
-    rate = sessions * held.pace
-    hours = WORKING_HOURS if asked.working_hours is None else asked.working_hours
-    days = WORKING_DAYS if asked.working_days is None else asked.working_days
+    rate = sessions * recorded_sessions.pace
+    hours = WORKING_HOURS if demand.working_hours is None else demand.working_hours
+    days = WORKING_DAYS if demand.working_days is None else demand.working_days
     week = working_week(rate, hours, round(days))
     source = DemandSource(
         kind="sessions",
         requests_per_second=rate,
-        trace=held.source,
-        trace_change=held.change,
-        trace_requests=len(held.isl),
+        trace=recorded_sessions.source,
+        trace_change=recorded_sessions.change,
+        trace_requests=len(recorded_sessions.isl),
         sessions=sessions,
-        engineers=asked.engineers,
+        engineers=demand.engineers,
         working_hours=hours,
         session_seconds=lasts_h * 3600,
-        session_requests=held.requests,
+        session_requests=recorded_sessions.requests,
     )
     mean = math.fsum(week) / len(week)
     return Demand(
@@ -512,13 +512,13 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
     )
 
 
-def served_by(held: RecordedSessions, model: Model) -> RecordedSessions:
+def served_by(recorded_sessions: RecordedSessions, model: Model) -> RecordedSessions:
     """The sessions without the requests that exceed a model's context. Raises InputError: no
     request is left.
     """
-    if not (held.isl + held.osl <= model.max_context).any():
+    if not (recorded_sessions.isl + recorded_sessions.osl <= model.max_context).any():
         raise InputError(
-            f"{option('trace')}: every request of {held.source} exceeds the {model.max_context:,}"
-            f" tokens of {model.name}"
+            f"{option('trace')}: every request of {recorded_sessions.source} exceeds the"
+            f" {model.max_context:,} tokens of {model.name}"
         )
-    return held.within(model.max_context)
+    return recorded_sessions.within(model.max_context)

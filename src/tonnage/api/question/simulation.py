@@ -176,7 +176,7 @@ class Simulation:
         return self.failures is not None or self.autoscale is not None or self.seasons is not None
 
 
-def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulation:
+def simulation_of(scenario: ScenarioLike, question: Mapping[str, object]) -> Simulation:
     """Understand a scenario as a simulation: its model, lengths and knobs, and the one deployment
     that its search names.
 
@@ -188,7 +188,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     from tonnage.spec.scenario_file import displaced, scenario_of
 
     document, source = document_of(scenario)
-    arguments = plain(asked)
+    arguments = plain(question)
     run_arguments = {name: arguments.pop(name) for name in OWN if name in arguments}
     if arguments.get("trace") is not None and arguments.get("arrivals") is None:
         arguments["arrivals"] = "trace"
@@ -270,13 +270,13 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     return _reaching_a_change(replace(simulation, tiers=tiers or ()))
 
 
-def _reaching_a_change(made: Simulation) -> Simulation:
+def _reaching_a_change(simulation: Simulation) -> Simulation:
     """Return the simulation unchanged. Raises InputError: it has seasons, and ends in the one in
     which it begins.
     """
-    by_hour = () if made.seasons is None else made.seasons.by_hour
+    by_hour = () if simulation.seasons is None else simulation.seasons.by_hour
     changes = [hour for hour, season in enumerate(by_hour) if season != by_hour[0]]
-    requests, arrivals = made.workloads[0].requests, made.workloads[0].arrivals
+    requests, arrivals = simulation.workloads[0].requests, simulation.workloads[0].arrivals
     if (
         changes
         and isinstance(arrivals, OpenLoop)
@@ -287,18 +287,18 @@ def _reaching_a_change(made: Simulation) -> Simulation:
             f" first change, at {changes[0]} h; give {option('requests')}"
             f" {math.ceil(arrivals.rate * (changes[0] + 1) * HOUR_S)} or more"
         )
-    return made
+    return simulation
 
 
-def _check_shared(asked: Simulation) -> None:
+def _check_shared(simulation: Simulation) -> None:
     """Refuse what is not simulated where requests follow one another."""
     whose = ", ".join(option(n) for n in ("turns", "shared_prefix", "trace"))
-    if asked.pools is not None:
+    if simulation.pools is not None:
         raise InputError(
             f"{whose}: two pools are simulated without shared prompts so far; leave out"
             f" {option('disaggregated')}"
         )
-    if asked.deployment.parallelism.dp > 1:
+    if simulation.deployment.parallelism.dp > 1:
         raise InputError(
             f"{whose}: attention ranks with KV caches of their own are simulated without shared"
             " prompts so far"
@@ -306,60 +306,60 @@ def _check_shared(asked: Simulation) -> None:
 
 
 def _simulation(
-    found: Scenario,
-    own: Mapping[str, Any],
+    scenario: Scenario,
+    arguments: Mapping[str, Any],
     deployment: Deployment,
     lengths: LengthsFound,
     unlike: tuple[Alike, ...],
 ) -> Simulation:
     from tonnage.perf.terms import client_turnaround_s
 
-    cv = 1.0 if found.search.cv is None else found.search.cv
+    cv = 1.0 if scenario.search.cv is None else scenario.search.cv
     loads: Sequence[Simulated]
-    recorded = sessions_asked(found, deployment.model)
-    alone = own.get("concurrency") is None and own.get("request_rate") is None
+    recorded = sessions_asked(scenario, deployment.model)
+    alone = arguments.get("concurrency") is None and arguments.get("request_rate") is None
     if recorded is not None and not alone:
         loads = loads_of(
-            own.get("concurrency"),
-            own.get("request_rate"),
+            arguments.get("concurrency"),
+            arguments.get("request_rate"),
             "poisson",
             cv,
             client_turnaround_s(deployment),
         )
     elif recorded is not None:
         loads = [TraceArrivals(recording=recorded.recording)]
-    elif found.search.arrivals == "trace":
-        loads = _replayed(found, own)
-    elif found.search.arrivals == "profile":
-        loads = _by_the_hour(found, own)
-    elif found.search.arrivals == "mmpp":
-        loads = modulated_loads(found.search.mmpp, own)
-    elif found.search.mmpp is not None:
+    elif scenario.search.arrivals == "trace":
+        loads = _replayed(scenario, arguments)
+    elif scenario.search.arrivals == "profile":
+        loads = _by_the_hour(scenario, arguments)
+    elif scenario.search.arrivals == "mmpp":
+        loads = modulated_loads(scenario.search.mmpp, arguments)
+    elif scenario.search.mmpp is not None:
         raise InputError(
             f"{option('mmpp')}: belongs to {option('arrivals')} mmpp; add that, or leave it out"
         )
     else:
-        process = found.search.arrivals or "poisson"
+        process = scenario.search.arrivals or "poisson"
         loads = loads_of(
-            own.get("concurrency"),
-            own.get("request_rate"),
+            arguments.get("concurrency"),
+            arguments.get("request_rate"),
             process,
             cv,
             client_turnaround_s(deployment),
         )
-    window_s = window_of(own.get("window"), loads)
+    window_s = window_of(arguments.get("window"), loads)
     if recorded is None:
         check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
-    pools = pools_of(own, found.search, deployment)
-    if pools is not None and any(own.get(name) is not None for name in CHANGING):
+    pools = pools_of(arguments, scenario.search, deployment)
+    if pools is not None and any(arguments.get(name) is not None for name in CHANGING):
         raise InputError(
             f"{option('disaggregated')}: two pools neither fail nor change so far; leave out"
             f" {', '.join(map(option, CHANGING))}"
         )
     request_limit = (
-        own.get("requests")
+        arguments.get("requests")
         if recorded is None or window_s is not None
-        else own.get("requests", len(recorded.isl))
+        else arguments.get("requests", len(recorded.isl))
     )
     workloads = tuple(
         replace(workload_of(lengths, load, request_limit, window_s), recorded=recorded)
@@ -372,69 +372,71 @@ def _simulation(
         deployment=deployment,
         workloads=workloads,
         window_s=window_s,
-        seed=found.seed or 0,
+        seed=scenario.seed or 0,
         pools=pools,
         limits=slo(
-            ttft=found.limits.ttft,
-            itl=found.limits.itl,
-            tpot=found.limits.tpot,
-            e2e=found.limits.e2e,
-            attain=found.limits.attain,
+            ttft=scenario.limits.ttft,
+            itl=scenario.limits.itl,
+            tpot=scenario.limits.tpot,
+            e2e=scenario.limits.e2e,
+            attain=scenario.limits.attain,
         ),
-        **_fleet(own, found.search.router, deployment, loads, unlike),
+        **_fleet(arguments, scenario.search.router, deployment, loads, unlike),
     )
 
 
-def sessions_asked(found: Scenario, model: Model) -> RecordedSessions | None:
+def sessions_asked(scenario: Scenario, model: Model) -> RecordedSessions | None:
     """The recorded sessions that a demand names, as a model can serve them; None where it names
     none. Raises InputError.
     """
-    recorded = sessions_of_file(found.demand)
-    if recorded is None or not replays_lengths(found.lengths):
+    recorded = sessions_of_file(scenario.demand)
+    if recorded is None or not replays_lengths(scenario.lengths):
         return None
-    pause = found.sessions.longest_pause
-    cut = recorded if pause is None else recorded.paused_at_most(longest_pause_of(found.sessions))
+    pause = scenario.sessions.longest_pause
+    cut = (
+        recorded if pause is None else recorded.paused_at_most(longest_pause_of(scenario.sessions))
+    )
     return served_by(cut, model)
 
 
-def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
+def _replayed(scenario: Scenario, arguments: Mapping[str, Any]) -> list[Arrivals]:
     """The trace of the demand, once as it came, or stretched to each rate that is given."""
     from tonnage.api.question.sizing import recording_of
 
-    recording = recording_of(found.demand)
+    recording = recording_of(scenario.demand)
     if recording is None:
         raise InputError(
             f"{option('arrivals')}: trace needs a file of recorded requests; give a scenario whose"
             " demand has a trace"
         )
-    if own.get("concurrency") is not None:
+    if arguments.get("concurrency") is not None:
         raise InputError(
             f"{option('concurrency')}: clients of a closed loop replay no trace; give"
             f" {option('request_rate')} or neither"
         )
-    rate = own.get("request_rate")
+    rate = arguments.get("request_rate")
     stretched = (
         [recording]
         if rate is None
         else [recording.at_mean(mean_rate) for mean_rate in rates(rate, option("request_rate"))]
     )
     return [
-        TraceArrivals(recording=stretched_recording, lengths=replays_lengths(found.lengths))
+        TraceArrivals(recording=stretched_recording, lengths=replays_lengths(scenario.lengths))
         for stretched_recording in stretched
     ]
 
 
-def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
+def _by_the_hour(scenario: Scenario, arguments: Mapping[str, Any]) -> list[Simulated]:
     """The profile of the demand, as it is or with each mean that is given."""
     from tonnage.api.question.sizing import demand_asked
 
-    hours = demand_asked(found.demand).profile if found.demand.profile is not None else None
-    if hours is None or own.get("concurrency") is not None:
+    hours = demand_asked(scenario.demand).profile if scenario.demand.profile is not None else None
+    if hours is None or arguments.get("concurrency") is not None:
         raise InputError(
             f"{option('arrivals')}: profile needs the hourly loads of {option('profile')} and an"
             " open loop"
         )
-    once, rate = HourlyArrivals(hours=tuple(hours)), own.get("request_rate")
+    once, rate = HourlyArrivals(hours=tuple(hours)), arguments.get("request_rate")
     return (
         [once]
         if rate is None
@@ -446,11 +448,11 @@ def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
 _GROUP = re.compile(r"\s+\+\s+")
 
 
-def _groups(found: Scenario, own: Mapping[str, Any]) -> tuple[Alike, ...]:
+def _groups(scenario: Scenario, arguments: Mapping[str, Any]) -> tuple[Alike, ...]:
     """The groups of "2 gpu=h100 weight=3 + 1 gpu=l40s"; empty where one number is of all. Raises
     InputErrors: what cannot be used.
     """
-    text = str(own.get("instances", 1))
+    text = str(arguments.get("instances", 1))
     if number_of(text) is not None:
         return ()
     where, faults, groups = (
@@ -469,7 +471,9 @@ def _groups(found: Scenario, own: Mapping[str, Any]) -> tuple[Alike, ...]:
                 f"{where}: '{part}' is no group of instances; write {form}, such as \"2 gpu=h100"
                 ' weight=3 + 1 gpu=l40s"'
             )
-        deployment = _deployment(replace(found, search=replace(found.search, **pairs)), own, faults)
+        deployment = _deployment(
+            replace(scenario, search=replace(scenario.search, **pairs)), arguments, faults
+        )
         if deployment is not None:
             groups.append(Alike(deployment=deployment, instances=int(count), weight=weight))
     InputErrors.raise_if(faults.messages)
@@ -477,33 +481,39 @@ def _groups(found: Scenario, own: Mapping[str, Any]) -> tuple[Alike, ...]:
 
 
 def _fleet(
-    own: Mapping[str, Any],
-    asked: str | None,
+    arguments: Mapping[str, Any],
+    balance: str | None,
     deployment: Deployment,
     loads: Sequence[Simulated],
     unlike: tuple[Alike, ...],
 ) -> dict[str, Any]:
-    router = router_of(asked, by_content=True)
+    router = router_of(balance, by_content=True)
     number = (
         float(sum(group.instances for group in unlike))
         if unlike
-        else number_of(str(own.get("instances", 1)))
+        else number_of(str(arguments.get("instances", 1)))
     )
     if number is None or not number.is_integer() or not 1 <= number <= MOST_INSTANCES:
         raise InputError(
-            f"{option('instances')}: {own['instances']} is not possible; write a whole number from"
-            f" 1 to {MOST_INSTANCES:,}"
+            f"{option('instances')}: {arguments['instances']} is not possible; write a whole"
+            f" number from 1 to {MOST_INSTANCES:,}"
         )
     instances = int(number)
-    failures = None if own.get("fail") is None else failures_of(own["fail"])
-    autoscale = None if own.get("autoscale") is None else autoscale_of(own["autoscale"], deployment)
-    if autoscale is not None and "instances" in own:
+    failures = None if arguments.get("fail") is None else failures_of(arguments["fail"])
+    autoscale = (
+        None
+        if arguments.get("autoscale") is None
+        else autoscale_of(arguments["autoscale"], deployment)
+    )
+    if autoscale is not None and "instances" in arguments:
         raise InputError(
             f"{option('instances')}: {option('autoscale')} says how many there are, with min and"
             " max; leave this out"
         )
     instances = instances if autoscale is None else autoscale.instances
-    seasons = None if own.get("seasons") is None else seasons_of(own["seasons"], deployment)
+    seasons = (
+        None if arguments.get("seasons") is None else seasons_of(arguments["seasons"], deployment)
+    )
     if unlike and (autoscale is not None or seasons is not None):
         raise InputError(
             f"{option('instances')}: unlike ones are neither scaled nor changed by the hour; write"
@@ -534,19 +544,21 @@ def _fleet(
     return {"instances": instances, "unlike": unlike, "router": router, **changing}
 
 
-def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> LengthsFound | None:
-    lengths_asked, trace, recording = found.lengths, found.demand.trace, None
+def _lengths(
+    scenario: Scenario, deployment: Deployment | None, faults: Faults
+) -> LengthsFound | None:
+    lengths_asked, trace, recording = scenario.lengths, scenario.demand.trace, None
     if trace is not None and replays_lengths(lengths_asked):
         from tonnage.api.question.sizing import recording_of
 
-        recording = faults.of(recording_of, found.demand)
+        recording = faults.of(recording_of, scenario.demand)
     whole = (
         lengths_asked.pairs is not None or lengths_asked.mixture is not None or trace is not None
     )
     missing = [
         name for name in ("isl", "osl") if getattr(lengths_asked, name) is None and not whole
     ]
-    missing = [*(["model"] if found.model is None else []), *missing]
+    missing = [*(["model"] if scenario.model is None else []), *missing]
     if missing:
         example = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
         faults.say(f"{', '.join(option(name) for name in missing)}: missing; for example {example}")
@@ -556,18 +568,20 @@ def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> 
     return lengths if lengths is None or spread is None else lengths.spread(spread)
 
 
-def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Deployment | None:
+def _deployment(
+    scenario: Scenario, arguments: Mapping[str, Any], faults: Faults
+) -> Deployment | None:
     """The one deployment that the scenario's search names."""
-    search = found.search
+    search = scenario.search
     names: dict[str, Any] = {
-        "model": faults.of(only, found.model, "model") if found.model is not None else None
+        "model": faults.of(only, scenario.model, "model") if scenario.model is not None else None
     }
     shares: dict[str, float | None] = {rule: getattr(search, rule) for rule in SHARES}
     names["gpu"] = faults.of(only, search.gpu or DEFAULT_GPU, "gpu")
     names["precision"] = (
         "" if search.precision is None else faults.of(only, search.precision, "precision")
     )
-    layout = found.layout or ""
+    layout = scenario.layout or ""
     engines: Many | None = search.engine or engines_meant(shares)
     if not engines and None not in names.values():
         engines = faults.of(_usual_engine, **names, layout=layout)
@@ -578,9 +592,9 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     if any(value is None for value in (*names.values(), *degrees.values())):
         return None
     knobs = {name: faults.of(_knob, getattr(search, name), name) for name in KNOBS}
-    knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
+    knobs |= {name: arguments.get(name) for name in OWN if name not in LOADS}
     knobs |= {"queue_order": search.queue_order, "shed": search.shed}
-    knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
+    knobs["scheduler"] = faults.of(scheduler_of, arguments.get("batcher"), names["engine"])
     whose = {
         "layout": layout,
         **{name: getattr(search, name) for name in OF_DEPLOYMENT},
@@ -607,20 +621,20 @@ def _knob(value: Any, name: str) -> Any:
     return only_whole_number(value, name)
 
 
-def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
+def _check_load(scenario: Scenario, arguments: Mapping[str, Any]) -> None:
     """Refuse a scenario whose demand would have to be the load: that is what all instances together
     carry.
     """
     if (
-        found.search.arrivals in ("trace", "profile", "mmpp")
-        or found.demand == DemandAsked()
-        or own.get("concurrency") is not None
-        or own.get("request_rate") is not None
+        scenario.search.arrivals in ("trace", "profile", "mmpp")
+        or scenario.demand == DemandAsked()
+        or arguments.get("concurrency") is not None
+        or arguments.get("request_rate") is not None
     ):
         return
     from tonnage.api.question.sizing import demand_asked, recording_of
 
-    rate = demand_asked(found.demand, recording_of(found.demand)).sizing_requests_per_second
+    rate = demand_asked(scenario.demand, recording_of(scenario.demand)).sizing_requests_per_second
     raise InputError(
         f"{option('concurrency')}, {option('request_rate')}: neither given; the demand of {rate:g}"
         " requests/s is for all instances together, so say what comes to the one that is simulated"

@@ -324,13 +324,13 @@ def _names(values: Many | None, where: str, faults: Faults) -> tuple[str, ...]:
     return () if values is None else faults.of(listed, values, where) or ()
 
 
-def recording_of(asked: DemandAsked) -> Recording | None:
+def recording_of(demand: DemandAsked) -> Recording | None:
     """The trace that a demand names, stretched to its mean. Raises InputError: the file is none."""
-    if asked.trace is None:
+    if demand.trace is None:
         return None
-    recording = recording_from(asked.trace, option("trace"), asked.trace_unit)
-    if asked.mean_rps is not None and 0 < asked.mean_rps < 1e9:
-        return recording.at_mean(asked.mean_rps)
+    recording = recording_from(demand.trace, option("trace"), demand.trace_unit)
+    if demand.mean_rps is not None and 0 < demand.mean_rps < 1e9:
+        return recording.at_mean(demand.mean_rps)
     return recording
 
 
@@ -366,50 +366,52 @@ def _at_once(scenario: Scenario) -> Demand:
 MOST_AT_ONCE = 1e7
 
 
-def regions_of(asked: DemandAsked, demand: Demand) -> tuple[tuple[str, tuple[float, ...]], ...]:
+def regions_of(
+    demand_leaves: DemandAsked, demand: Demand
+) -> tuple[tuple[str, tuple[float, ...]], ...]:
     """The regions of a profile with requests per second in each hour; none where it has none."""
-    if not isinstance(asked.profile, str) or demand.profile is None:
+    if not isinstance(demand_leaves.profile, str) or demand.profile is None:
         return ()
-    regions = load_regions(asked.profile, option("profile"))
+    regions = load_regions(demand_leaves.profile, option("profile"))
     whole = max(map(math.fsum, zip(*regions.values(), strict=True)), default=1.0)
     scale = max(demand.profile) / whole
     return tuple((name, tuple(scale * hour for hour in hours)) for name, hours in regions.items())
 
 
-def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Demand:
+def demand_asked(demand: DemandAsked, recording: Recording | None = None) -> Demand:
     """The demand that a scenario asks for. Raises InputError: the scenario contradicts itself, or
     gives too little.
     """
-    if asked.concurrency is not None:
+    if demand.concurrency is not None:
         raise InputError(
             f"{option('concurrency')}: its rate is found by simulation, for {option('peak_rps')} of"
             " a prediction; give that here"
         )
-    profile = asked.profile
+    profile = demand.profile
     hours = None if profile is None else profile_hours(profile, option("profile"))
     return demand_of(
-        peak_rps=asked.peak_rps,
-        mean_rps=asked.mean_rps,
-        percentile=asked.peak_percentile,
-        factor=asked.peak_factor,
-        users=asked.users,
-        requests_per_user_day=asked.requests_per_user_day,
-        working_hours=asked.working_hours,
-        working_days=asked.working_days,
-        calls_per_year=asked.calls_per_year,
-        requests_per_call=asked.requests_per_call,
+        peak_rps=demand.peak_rps,
+        mean_rps=demand.mean_rps,
+        percentile=demand.peak_percentile,
+        factor=demand.peak_factor,
+        users=demand.users,
+        requests_per_user_day=demand.requests_per_user_day,
+        working_hours=demand.working_hours,
+        working_days=demand.working_days,
+        calls_per_year=demand.calls_per_year,
+        requests_per_call=demand.requests_per_call,
         profile=hours,
         trace=recording,
-        requests=asked.requests,
-        within_s=None if asked.within is None else parse_duration(asked.within, option("within")),
+        requests=demand.requests,
+        within_s=None if demand.within is None else parse_duration(demand.within, option("within")),
     )
 
 
-def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
+def _limits(latency: LimitsAsked, faults: Faults) -> Slo:
     """Every limit that can be read; none twice."""
     limits: list[Limit] = []
     for metric in (*METRICS, *LIMITED):
-        texts = getattr(asked, metric) or ()
+        texts = getattr(latency, metric) or ()
         for text in [texts] if isinstance(texts, str) else texts:
             limit = faults.of(parse_limit, metric, text)
             if limit is not None and any(
@@ -421,30 +423,30 @@ def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
                 )
             elif limit is not None:
                 limits.append(limit)
-    joint = faults.of(attainments, asked.attain)
+    joint = faults.of(attainments, latency.attain)
     return (*limits, *(joint or ()))
 
 
 def _check_limits(
-    limits: Slo, mode: Mode, demand: Demand | None, faults: Faults, said: str
+    limits: Slo, mode: Mode, demand: Demand | None, faults: Faults, leaf: str
 ) -> None:
-    """Refuse limits that contradict the mode, which the leaf ``said`` set, or each other."""
+    """Refuse limits that contradict the mode, which the leaf ``leaf`` set, or each other."""
     idle = [str(limit) for limit in limits if not decides(limit, mode)]
     if idle:
         what = f"nobody sees the first tokens, the last one decides ({option('e2e')})"
         what = "only the throughput of a job counts" if mode == "offline" else what
         faults.say(
-            f"{option(said)}: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of"
+            f"{option(leaf)}: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of"
             " them out"
         )
     elif mode == "offline" and demand is not None and demand.offline_requests is None:
         faults.say(
-            f"{option(said)}: offline asks for a job; give {option('requests')} and"
+            f"{option(leaf)}: offline asks for a job; give {option('requests')} and"
             f" {option('within')} instead of a rate"
         )
     if demand is not None and demand.offline_requests is not None and mode != "offline":
         faults.say(
-            f"{option(said)}: {mode} contradicts {option('requests')} and {option('within')}, which"
+            f"{option(leaf)}: {mode} contradicts {option('requests')} and {option('within')}, which"
             f" make a job; give a rate, or {option('mode')} offline"
         )
     for first in [limit for limit in limits if limit.metric in ("ttft", "tpot")]:
@@ -613,8 +615,8 @@ def _with_older(engines: tuple[str, ...], gpus: Sequence[Gpu]) -> tuple[str, ...
     return tuple(dict.fromkeys((*older, *engines)))
 
 
-def _shares(asked: SearchAsked) -> dict[str, float | None]:
-    return {rule: getattr(asked, rule) for rule in SHARE_OF}
+def _shares(search: SearchAsked) -> dict[str, float | None]:
+    return {rule: getattr(search, rule) for rule in SHARE_OF}
 
 
 def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:

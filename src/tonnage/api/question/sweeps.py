@@ -40,16 +40,16 @@ class Simulations:
     left_out: tuple[tuple[Mapping[str, str], InputError], ...] = ()
 
 
-def simulations_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulations:
+def simulations_of(scenario: ScenarioLike, arguments: Mapping[str, object]) -> Simulations:
     """Understand a question as one simulation for each combination of the values that it has
     several of.
 
     Raises InputErrors: a value that cannot be used, no combination that can, or more than
     ``MOST_POINTS``.
     """
-    axes = _axes(scenario, asked)
+    axes = _axes(scenario, arguments)
     if not axes:
-        return Simulations(points=(({}, simulation_of(scenario, asked)),))
+        return Simulations(points=(({}, simulation_of(scenario, arguments)),))
     if (count := prod(map(len, axes.values()))) > MOST_POINTS:
         raise InputError(
             f"{', '.join(map(option, axes))}: {count:,} points are more than {MOST_POINTS:,}; take"
@@ -59,7 +59,7 @@ def simulations_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simul
     for values in product(*axes.values()):
         settings = dict(zip(axes, values, strict=True))
         try:
-            points.append((settings, simulation_of(scenario, {**asked, **settings})))
+            points.append((settings, simulation_of(scenario, {**arguments, **settings})))
         except InputError as error:
             left_out.append((settings, error))
     if not points:
@@ -67,14 +67,14 @@ def simulations_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simul
     return Simulations(points=tuple(points), left_out=tuple(left_out))
 
 
-def _axes(scenario: ScenarioLike, asked: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+def _axes(scenario: ScenarioLike, arguments: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
     """The values of every setting that has several. Raises InputError: one of several is no such
     value by itself.
     """
     from tonnage.spec.scenario_file import displaced, scenario_of
 
     document, source = document_of(scenario)
-    beside = plain(asked)
+    beside = plain(arguments)
     run_arguments = {name: beside.pop(name) for name in OWN if name in beside}
     leaf_values = {
         **flat(to_document(scenario_of(displaced(document, beside), beside, source))),

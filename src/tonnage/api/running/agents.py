@@ -138,15 +138,15 @@ MOST_QUOTED = 10**7  # characters of a file that are compared with an error
 _QUOTED = re.compile(r"""(['"])(.+?)\1""")
 
 
-def _without_contents(message: str, asked: Mapping[str, Any]) -> str:
+def _without_contents(message: str, question: Mapping[str, Any]) -> str:
     """An error without what it quotes of a file that the question names, but for columns of a
     table.
     """
     texts = [
         path.read_text(encoding="utf-8", errors="replace")[:MOST_QUOTED]
-        for path in files_named(asked, Path())
+        for path in files_named(question, Path())
     ]
-    arguments = json.dumps(asked, ensure_ascii=False)
+    arguments = json.dumps(question, ensure_ascii=False)
 
     def shown(quoted: re.Match[str]) -> str:
         words = quoted[2].removesuffix("…")
@@ -252,9 +252,9 @@ class Lines:
         await self._write.send(SessionMessage(error))
 
 
-def _size(asked: dict[str, Any], progress: Progress) -> Answer:
-    full = bool(asked.pop("full", False))
-    plans = answer(ask(asked), progress=progress)
+def _size(arguments: dict[str, Any], progress: Progress) -> Answer:
+    full = bool(arguments.pop("full", False))
+    plans = answer(ask(arguments), progress=progress)
     if full:
         return report(*plans), to_json(plans)
     short = []  # what a caller can reckon with; a whole plan has some 50 kB
@@ -269,19 +269,20 @@ def _size(asked: dict[str, Any], progress: Progress) -> Answer:
     return document(*map(first_page, plans)), {"plans": short}
 
 
-def _simulate(asked: dict[str, Any], progress: Progress) -> Answer:
-    runs = simulate_sweep(progress=progress, **_known(asked, "simulate"))
+def _simulate(arguments: dict[str, Any], progress: Progress) -> Answer:
+    runs = simulate_sweep(progress=progress, **_known(arguments, "simulate"))
     return simulated(runs), runs.to_json()
 
 
-def _memory(asked: dict[str, Any], progress: Progress) -> Answer:
-    memory_report = memory(**_known(asked, "memory"))
+def _memory(arguments: dict[str, Any], progress: Progress) -> Answer:
+    known = _known(arguments, "memory")
+    memory_report = memory(**{name: value for name, value in known.items() if value is not None})
     return memory_document(memory_report.lines()), memory_report.to_json()
 
 
-def _compare(asked: dict[str, Any], progress: Progress) -> Answer:
+def _compare(arguments: dict[str, Any], progress: Progress) -> Answer:
     # both are read before either is answered, which may take a minute
-    questions = [ask(_known(asked, "compare")[name]) for name in ("first", "second")]
+    questions = [ask(_known(arguments, "compare")[name]) for name in ("first", "second")]
     first, second = (answer(question, progress=progress) for question in questions)
     if len(first) > 1 or len(second) > 1:
         raise TonnageError("first, second: a question names several models; give each one model")
@@ -289,18 +290,18 @@ def _compare(asked: dict[str, Any], progress: Progress) -> Answer:
     return diff_text(changes, ("first", "second")), diff_json(changes)
 
 
-def _catalog(asked: dict[str, Any], progress: Progress) -> Answer:
-    listing = catalog(str(_known(asked, "catalog").get("text", "")))
+def _catalog(arguments: dict[str, Any], progress: Progress) -> Answer:
+    listing = catalog(str(_known(arguments, "catalog").get("text", "")))
     return catalogued(listing), {kind: entries for kind, entries in listing.items() if entries}
 
 
-def _known(asked: dict[str, Any], tool: str) -> dict[str, Any]:
+def _known(arguments: dict[str, Any], tool: str) -> dict[str, Any]:
     """The arguments, refused where one is unknown or of another kind. Raises TonnageError: naming
     what is wrong with each.
     """
     from jsonschema import Draft202012Validator
 
-    faults = sorted(Draft202012Validator(QUESTIONS[tool].schema()).iter_errors(asked), key=str)
+    faults = sorted(Draft202012Validator(QUESTIONS[tool].schema()).iter_errors(arguments), key=str)
     if faults:
         raise TonnageError(
             "; ".join(
@@ -308,7 +309,7 @@ def _known(asked: dict[str, Any], tool: str) -> dict[str, Any]:
                 for fault in faults[:5]
             )
         )
-    return asked
+    return arguments
 
 
 def _scenario_and_full() -> dict[str, Any]:
@@ -348,15 +349,15 @@ def _text() -> dict[str, Any]:
 
 
 def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
-    """The arguments of ``simulate``, or those of these names, each with what it says: the model is
-    needed.
+    """The arguments of ``simulate``, or those of these names of ``memory``, each with what it says:
+    the model is needed.
     """
     from pydantic import ConfigDict, Field, create_model
 
     about = {leaf.name: leaf.about for leaf in simulated_leaves()}
     fields: dict[str, Any] = {
         name: (hint | None, Field(None, description=about.get(name)))
-        for name, hint in get_type_hints(SimulateArguments).items()
+        for name, hint in get_type_hints(memory if names else SimulateArguments).items()
         if name in names or not names
     }
     fields["model"] = (str, Field(description=about["model"]))

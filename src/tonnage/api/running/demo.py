@@ -98,11 +98,11 @@ def demo(
     *,
     seconds: float = 30.0,
     seed: int = 0,
-    told: Told = lambda line: None,
+    announce: Told = lambda line: None,
     watch: Watch = lambda words: None,
 ) -> Demonstration:
     """Serve a simulated fleet behind the gateway, measure it, kill one instance under load;
-    ``told`` and ``watch`` follow it.
+    ``announce`` and ``watch`` follow it.
 
     Raises InputError: ``seconds``, of both loads together, out of range; TonnageError: a process
     does not start.
@@ -116,7 +116,7 @@ def demo(
         f"{INSTANCES} × {MODEL} in {PRECISION.upper()} on {GPU}, simulated, behind the gateway"
         f" ({POLICY})"
     )
-    told(f"Starting {fleet} …")
+    announce(f"Starting {fleet} …")
     instances = served_instances(
         ["--engine", "simulated", "--model", MODEL, "--gpu", GPU, "--precision", PRECISION],
         INSTANCES,
@@ -124,18 +124,24 @@ def demo(
     gateway = gateway_before(instances, policy=POLICY)
 
     def seen(ready: int, of: int) -> None:
-        told(f"{ready} of {of} instances serve.")
+        announce(f"{ready} of {of} instances serve.")
 
     with (
         tempfile.TemporaryDirectory() as logs,
         processes(
-            instances, gateway, Path(logs), ready_s=READY_S, grace_s=SOON_S, told=told, seen=seen
+            instances,
+            gateway,
+            Path(logs),
+            ready_s=READY_S,
+            grace_s=SOON_S,
+            announce=announce,
+            on_ready=seen,
         ) as fleet_up,
     ):
         steady = _measure(fleet_up, seconds * STEADY_SHARE, seed=seed, selftest=True, watch=watch)
-        told("Measured. Now the same load again, and one instance is killed.")
+        announce("Measured. Now the same load again, and one instance is killed.")
         failure = _with_a_failure(
-            fleet_up, seconds * (1 - STEADY_SHARE), seed=seed + 1, told=told, watch=watch
+            fleet_up, seconds * (1 - STEADY_SHARE), seed=seed + 1, announce=announce, watch=watch
         )
     deployment = deployment_of(model=MODEL, gpu=GPU, precision=PRECISION, tp=1, engine=NEWEST)
     predicted = replay(
@@ -174,7 +180,7 @@ def _measure(
 
 
 def _with_a_failure(
-    fleet: Processes, seconds: float, *, seed: int, told: Told, watch: Watch
+    fleet: Processes, seconds: float, *, seed: int, announce: Told, watch: Watch
 ) -> Failure:
     """Run the same load again and kill the first instance meanwhile."""
     kill = Kill(fleet.supervisor.children[0], after_s=seconds * KILLED_AT)
@@ -182,7 +188,7 @@ def _with_a_failure(
     kill.begin()
     run = _measure(fleet, seconds, seed=seed, selftest=False, watch=watch)
     kill.end(wait_s=5.0)
-    told("Done; ending all processes.")
+    announce("Done; ending all processes.")
     return Failure(
         instance=fleet.instances[0],
         after_s=kill.after_s,
@@ -235,7 +241,7 @@ def rehearse(
     duration: str = "60s",
     request_rate: float | None = None,
     proxy: str = "embedded",
-    told: Callable[[str], None],
+    announce: Callable[[str], None],
 ) -> Rehearsal:
     """Start what ``deploy`` wrote for Compose with simulated engines, send the plan's load, and
     kill one instance in the middle.
@@ -303,12 +309,13 @@ def rehearse(
         Supervisor(engines, Path(logs), restarts=False) as fleet,
     ):
         fleet.wait_until_ready(
-            timeout_s=600.0, seen=lambda serving, of: told(f"{serving} of {of} instances serve")
+            timeout_s=600.0,
+            on_ready=lambda serving, of: announce(f"{serving} of {of} instances serve"),
         )
         with Supervisor([front], Path(logs)) as gateway:
             gateway.wait_until_ready(timeout_s=60.0)
             kill = _Kill(victim=fleet.children[-1], after_s=seconds / 2)
-            told(
+            announce(
                 f"{rate:g} requests/s for {seconds:g} s; {engines[-1].name} is killed after"
                 f" {seconds / 2:g} s"
             )

@@ -94,21 +94,21 @@ def deploy(
 
 
 def _services(
-    path: str | Path, target: str, given: Mapping[str, Any], progress: Progress | None
+    path: str | Path, target: str, arguments: Mapping[str, Any], progress: Progress | None
 ) -> tuple[dict[str, Service], dict[str, str]]:
     """The deployments of a plan by the names of their folders, and the files above several."""
     cases = read_use_cases(path)
     if cases is not None and cases.priorities is not None and cases.chosen == "shared":
-        return {"": deployed_by_priority(cases, target, **given)}, {}
+        return {"": deployed_by_priority(cases, target, **arguments)}, {}
     if cases is not None:
-        services = deployed_together(cases, target, **given)
+        services = deployed_together(cases, target, **arguments)
         return services, together(cases, services, target)
     plan = only_plan(path)
     if plan.mixed is not None and len(plan.mixed.groups) > 1:
-        services = deployed_mixed(plan, plan.mixed, target, **given)
+        services = deployed_mixed(plan, plan.mixed, target, **arguments)
         return services, front(plan, plan.mixed, services, target)
     try:
-        return {"": deployed(plan, target, **given)}, {}
+        return {"": deployed(plan, target, **arguments)}, {}
     except NothingRuns as refused:
         raise InputError(f"{refused.marked}; {_nearest(plan, target, progress)}") from None
 

@@ -117,17 +117,17 @@ def _backend(text: str) -> tuple[Target, float]:
     return target, value
 
 
-def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
-    """The settings in a file, overridden by the ``given`` fields of ``GatewayArguments``. Raises
-    InputErrors.
+def gateway_from(path: str | Path, arguments: Mapping[str, Any]) -> Settings:
+    """The settings in a file, overridden by the ``arguments`` fields of ``GatewayArguments``.
+    Raises InputErrors.
     """
     text = read_text(path, option("config"), give="a file of the gateway's settings")
     gateway_arguments = read_as(
         GatewayArguments, parse_yaml(text, str(path)) or {}, str(path), InputErrors
     )
-    if {"backends", "plan"} & set(given):  # a flag of either kind replaces both
+    if {"backends", "plan"} & set(arguments):  # a flag of either kind replaces both
         gateway_arguments = replace(gateway_arguments, backends=(), plan=None, plan_host=())
-    return _settings(replace(gateway_arguments, **given))
+    return _settings(replace(gateway_arguments, **arguments))
 
 
 HERE = "127.0.0.1"

@@ -33,16 +33,21 @@ class Processes:
 
 
 def served_instances(
-    arguments: Sequence[str], instances: int, own: Sequence[Sequence[str]] = ()
+    arguments: Sequence[str], instances: int, further_arguments: Sequence[Sequence[str]] = ()
 ) -> list[Program]:
     """The programs of instances that ``tonnage serve`` runs, each on a free port of 127.0.0.1, with
-    its ``own`` further arguments.
+    its ``further_arguments`` further arguments.
     """
     command = (sys.executable, "-m", "tonnage", "serve", *arguments, "--host", "127.0.0.1")
     return [
         Program(
             name=f"instance-{i}",
-            argv=(*command, *(own[i] if own else ()), "--port", str(port)),
+            argv=(
+                *command,
+                *(further_arguments[i] if further_arguments else ()),
+                "--port",
+                str(port),
+            ),
             address=f"127.0.0.1:{port}",
         )
         for i, port in enumerate(free_ports(instances))
@@ -83,15 +88,15 @@ def processes(
     *,
     ready_s: float,
     grace_s: float,
-    told: Callable[[str], None],
-    seen: Seen,
+    announce: Callable[[str], None],
+    on_ready: Seen,
 ) -> Iterator[Processes]:
     """The fleet for as long as the block lasts; it ends with the gateway first. Raises InputError,
     TonnageError: one does not serve.
     """
-    with Supervisor(instances, logs, grace_s=grace_s, told=told) as supervisor:
-        supervisor.wait_until_ready(timeout_s=ready_s, seen=seen)
-        with Supervisor([gateway], logs, grace_s=grace_s, told=told) as front:
+    with Supervisor(instances, logs, grace_s=grace_s, announce=announce) as supervisor:
+        supervisor.wait_until_ready(timeout_s=ready_s, on_ready=on_ready)
+        with Supervisor([gateway], logs, grace_s=grace_s, announce=announce) as front:
             front.wait_until_ready(timeout_s=READY_S)
             yield Processes(
                 supervisor=supervisor,
@@ -132,7 +137,7 @@ def serve_apart(
     port: int = 8000,
     host: str = "127.0.0.1",
     logs: Path | None = None,
-    told: Callable[[str], None],
+    announce: Callable[[str], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM; then the gateway lets running requests end, and after it the
     instances do.
@@ -144,13 +149,13 @@ def serve_apart(
         raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
     fault_flags = _own(faults, instances)
     serve_programs(
-        lambda folder: served_instances(arguments, instances, own=fault_flags),
+        lambda folder: served_instances(arguments, instances, further_arguments=fault_flags),
         router=router,
         host=host,
         port=port,
         logs=logs,
         ready_s=LOADING_S,
-        told=told,
+        announce=announce,
     )
 
 
@@ -162,7 +167,7 @@ def serve_programs(
     port: int,
     logs: Path | None,
     ready_s: float,
-    told: Callable[[str], None],
+    announce: Callable[[str], None],
 ) -> None:
     """Run instances with the gateway before them until SIGINT or SIGTERM; then the gateway drains,
     and after it the instances end.
@@ -182,7 +187,7 @@ def serve_programs(
             raise KeyboardInterrupt
 
     def seen(serving: int, of: int) -> None:
-        told(f"{serving} of {of} instances serve.")
+        announce(f"{serving} of {of} instances serve.")
 
     ready = False
     with ExitStack() as stack:
@@ -198,11 +203,17 @@ def serve_programs(
         gateway = gateway_before(instances, policy=router, host=host, port=port)
         up = stack.enter_context(
             processes(
-                instances, gateway, folder, ready_s=ready_s, grace_s=GRACE_S, told=told, seen=seen
+                instances,
+                gateway,
+                folder,
+                ready_s=ready_s,
+                grace_s=GRACE_S,
+                announce=announce,
+                on_ready=seen,
             )
         )
         ready = True
-        told(
+        announce(
             f"{len(instances)} instances behind {router} on {up.url}/v1; their logs are in {folder}"
         )
         stop.wait()

@@ -186,7 +186,7 @@ def _faults(texts: Sequence[str], instances: int) -> tuple[Fault, ...]:
 
 
 def engines_of(
-    asked: Instances, *, caching: bool = True, inside: bool = False
+    instances: Instances, *, caching: bool = True, inside: bool = False
 ) -> Callable[[], CachedEngine]:
     """The factory of idle engines: of an instance, or of one of its attention ranks.
 
@@ -194,11 +194,11 @@ def engines_of(
     part of its steps. An engine that gets requests from others (``inside``) is reached without a
     front end. Raises InputError: a deployment that cannot be simulated.
     """
-    deployment = asked.deployment
+    deployment = instances.deployment
     instance = estimated_instance(
-        deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens
+        deployment, gpus_per_system=instances.gpus_per_system, prompt_tokens=instances.prompt_tokens
     )
-    spec = spec_of(deployment, instance, tiers=asked.tiers)
+    spec = spec_of(deployment, instance, tiers=instances.tiers)
     if inside:
         spec = replace(spec, step=spec.step.inside)
     if not caching:

@@ -97,7 +97,7 @@ def this_machine(described: Path | None = None) -> Machine:
 
 
 def machine_profiles(
-    asked: EngineAsked, machine: Machine, *, installed: bool = False
+    engine_question: EngineAsked, machine: Machine, *, installed: bool = False
 ) -> tuple[Profile, ...]:
     """Every profile of the model on the machine, the preferred first; of ``installed`` engines
     alone if so. Raises InputError.
@@ -119,10 +119,12 @@ def machine_profiles(
             f"{option('gpus')}: profiles are of GPUs of one kind that the catalog has, and this"
             f" machine has {kinds}"
         )
-    model, own_precision = _model(asked)
-    families: tuple[str, ...] = ORDER if asked.engine == "auto" else (asked.engine,)
+    model, own_precision = _model(engine_question)
+    families: tuple[str, ...] = (
+        ORDER if engine_question.engine == "auto" else (engine_question.engine,)
+    )
     if installed:
-        families = _installed(asked, families)
+        families = _installed(engine_question, families)
     if unknown := next((family for family in families if family not in ORDER), None):
         raise InputError(
             f"{option('list_profiles')}: {unknown} has no profiles of ours; there are those of"
@@ -133,20 +135,26 @@ def machine_profiles(
         machine,
         engines=families,
         precisions=(
-            [asked.precision]
-            if asked.precision
+            [engine_question.precision]
+            if engine_question.precision
             else [name for name in PRECISIONS if name != "fp16" or own_precision == "fp16"]
         ),
         checkpoint=lambda engine, precision: _checkpoint(
-            asked, model, own_precision, precision, engine
+            engine_question, model, own_precision, precision, engine
         ),
-        context=asked.max_model_len,
+        context=engine_question.max_model_len,
     )
-    return ordered([profile for profile in model_profiles if asked.tp in (None, profile.tp)])
+    return ordered(
+        [profile for profile in model_profiles if engine_question.tp in (None, profile.tp)]
+    )
 
 
 def prepare_engine(
-    asked: EngineAsked, machine: Machine, *, ports: launch.Ports | None = None, dry: bool = False
+    engine_question: EngineAsked,
+    machine: Machine,
+    *,
+    ports: launch.Ports | None = None,
+    dry: bool = False,
 ) -> launch.Start:
     """What is started on a machine, on free ``ports``; everything that cannot work is refused here.
     ``dry`` only shows it.
@@ -155,43 +163,47 @@ def prepare_engine(
     does not hold the model.
     """
     give = ports or free_ports
-    if asked.engine == "triton":
-        return _triton(asked, machine, give, dry=dry)
-    if asked.plan is not None:
-        return _planned(asked, machine, give, dry=dry)
-    if asked.engine == "nim":
-        return _nim(asked, machine, give, dry=dry)
+    if engine_question.engine == "triton":
+        return _triton(engine_question, machine, give, dry=dry)
+    if engine_question.plan is not None:
+        return _planned(engine_question, machine, give, dry=dry)
+    if engine_question.engine == "nim":
+        return _nim(engine_question, machine, give, dry=dry)
     return (
-        _by_profile(asked, machine, give, dry=dry)
+        _by_profile(engine_question, machine, give, dry=dry)
         if machine.devices
-        else _on_cpu(asked, machine, give, dry=dry)
+        else _on_cpu(engine_question, machine, give, dry=dry)
     )
 
 
 def _by_profile(
-    asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
+    engine_question: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
 ) -> launch.Start:
     """Start the engine by the named profile, or by the first one that fits."""
-    profile = chosen(machine_profiles(asked, machine, installed=not dry), asked.profile)
-    model, _ = _model(asked)
+    profile = chosen(
+        machine_profiles(engine_question, machine, installed=not dry), engine_question.profile
+    )
+    model, _ = _model(engine_question)
     set_knobs = {
-        name: getattr(asked, name)
+        name: getattr(engine_question, name)
         for name in ("max_batch_size", "max_num_tokens")
-        if getattr(asked, name)
+        if getattr(engine_question, name)
     }
     started = _profile_command(
         profile, model, machine, profile.preset, profile.checkpoint, **set_knobs
     )
     groups = launch.placed(
-        launch.usable(machine, asked.gpu_numbers), profile.tp, asked.instances or 1
+        launch.usable(machine, engine_question.gpu_numbers),
+        profile.tp,
+        engine_question.instances or 1,
     )
     reason = (
         f"{profile.name}, as was asked."
-        if asked.profile
+        if engine_question.profile
         else f"{profile.name}, by NIM's order: {RULE}."
     )
     return _start(
-        asked,
+        engine_question,
         started,
         family=profile.family,
         preset=profile.preset,
@@ -204,49 +216,54 @@ def _by_profile(
 
 
 def _profile_command(
-    found: Profile, model: Model, machine: Machine, preset: str, checkpoint: str, **set_knobs: Any
+    profile: Profile, model: Model, machine: Machine, preset: str, checkpoint: str, **set_knobs: Any
 ) -> Command:
     """The command of a preset that serves a checkpoint as a profile says."""
     knobs = deployed(
-        model, find_gpu(machine.gpu), find_engine(found.preset), found.precision, found.tp
+        model, find_gpu(machine.gpu), find_engine(profile.preset), profile.precision, profile.tp
     )
     return command(
         find_engine(preset).launch,
         checkpoint=checkpoint,
         parallelism=knobs.parallelism,
         knobs=replace(knobs.knobs, **set_knobs),
-        max_context=found.context,
+        max_context=profile.context,
         kv_8bit=knobs.precision.kv == "fp8",
         kv_16bit=knobs.precision.kv == "fp16"
-        and narrows_kv(knobs.precision, model, find_engine(found.preset), knobs.gpu),
+        and narrows_kv(knobs.precision, model, find_engine(profile.preset), knobs.gpu),
     )
 
 
 NAME_THE_IMAGE = "name the image of NIM as owner/name:tag, such as meta/llama-3.1-8b-instruct:1.8.4"
 
 
-def _nim(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool) -> launch.Start:
+def _nim(
+    engine_question: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
+) -> launch.Start:
     """NIM's container on as many GPUs as the preferred profile of the model takes; the container
     chooses its own profile.
     """
-    if asked.checkpoint is None:
+    if engine_question.checkpoint is None:
         raise InputError(f"{option('checkpoint')}: {NAME_THE_IMAGE}")
-    model, _ = _model(asked)
-    check_image(asked.checkpoint, machine)
+    model, _ = _model(engine_question)
+    check_image(engine_question.checkpoint, machine)
     # the driver is the image's business, and was judged by what it holds
     undriven = replace(machine, driver="")
     profile = chosen(
-        machine_profiles(replace(asked, engine="auto", checkpoint=None), undriven), asked.profile
+        machine_profiles(replace(engine_question, engine="auto", checkpoint=None), undriven),
+        engine_question.profile,
     )
     preset = find_engine("nim").name
-    started = _profile_command(profile, model, machine, preset, asked.checkpoint)
+    started = _profile_command(profile, model, machine, preset, engine_question.checkpoint)
     groups = launch.placed(
-        launch.usable(machine, asked.gpu_numbers), profile.tp, asked.instances or 1
+        launch.usable(machine, engine_question.gpu_numbers),
+        profile.tp,
+        engine_question.instances or 1,
     )
     reason = f"NIM chooses its profile; {profile.name} says how many GPUs it gets."
     started = replace(started, argv=tuple(_image(word) for word in started.argv))
     return _start(
-        asked,
+        engine_question,
         started,
         family="nim",
         preset=preset,
@@ -265,7 +282,7 @@ def _image(word: str) -> str:
 
 
 def _planned(
-    asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
+    engine_question: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
 ) -> launch.Start:
     """Start the engine by a plan's command, word for word."""
     for name in (
@@ -277,30 +294,30 @@ def _planned(
         "max_batch_size",
         "max_num_tokens",
     ):
-        if getattr(asked, name) is not None:
+        if getattr(engine_question, name) is not None:
             raise InputError(f"{option(name)}: a plan says it; leave one of the two out")
-    choice = planned(asked.plan or "")
+    choice = planned(engine_question.plan or "")
     pool = choice.plan.candidates[0].pool
     family = find_engine(pool.engine_preset or pool.engine.partition(" + ")[0]).family
-    if asked.engine not in ("auto", family):
+    if engine_question.engine not in ("auto", family):
         raise InputError(
             f"{option('engine')}: the plan is for {family}; take {family} or auto, or size with"
-            f" {option('engine')} {asked.engine}"
+            f" {option('engine')} {engine_question.engine}"
         )
     launch.check_planned(pool, machine, choice.deployment)
-    if family == "nim" and asked.checkpoint is not None:
-        check_image(asked.checkpoint, machine)
+    if family == "nim" and engine_question.checkpoint is not None:
+        check_image(engine_question.checkpoint, machine)
     if foreign := foreign_word(pool):
         raise InputError(
             f"{option('plan')}: its command holds {foreign!r:.100}, which Tonnage does not write;"
             " size again"
         )
-    started, loads = _plan_command(asked, choice)
+    started, loads = _plan_command(engine_question, choice)
     groups = launch.placed(
-        launch.usable(machine, asked.gpu_numbers),
+        launch.usable(machine, engine_question.gpu_numbers),
         pool.parallelism.gpus,
-        asked.instances,
-        wanted=pool.instances,
+        engine_question.instances,
+        planned_instances=pool.instances,
     )
     verb = "is" if len(groups) == 1 else "are"
     here = (
@@ -311,7 +328,7 @@ def _planned(
     why = f"{pool.engine} in {pool.precision} with {pool.parallelism}, as the plan chose."
     preset = pool.engine_preset or pool.engine
     return _start(
-        asked,
+        engine_question,
         started,
         family=family,
         preset=preset,
@@ -324,7 +341,7 @@ def _planned(
     )
 
 
-def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
+def _plan_command(engine_question: EngineAsked, choice: Planned) -> tuple[Command, str]:
     """The plan's command with the checkpoints filled in, and a note on a checkpoint that the caller
     did not choose.
     """
@@ -333,11 +350,15 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
     if not started.argv:
         raise InputError(f"{option('plan')}: no command is known that starts {pool.engine}")
     nim = started.argv[0] == "docker"
-    if nim and asked.checkpoint is None:
+    if nim and engine_question.checkpoint is None:
         raise InputError(f"{option('checkpoint')}: {NAME_THE_IMAGE}")
     preset, vendor = pool.engine_preset or pool.engine, find_gpu(pool.gpu).vendor
     checkpoint_loading = loading(
-        pool.model, pool.precision, preset, vendor=vendor, asked=asked.checkpoint
+        pool.model,
+        pool.precision,
+        preset,
+        vendor=vendor,
+        named_checkpoint=engine_question.checkpoint,
     )
     loaded = checkpoint_loading.checkpoint
     if loaded.startswith("/") and not checkpoint_loading.named and not Path(loaded).is_dir():
@@ -362,43 +383,47 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
     )
     started = Command(argv=(*argv, *checkpoint_loading.words), file=started.file)
     if needs_drafter(started):
-        if asked.drafter is None:
+        if engine_question.drafter is None:
             raise InputError(
                 f"{option('drafter')}: the plan decodes speculatively ({pool.engine}); name the"
                 " drafter's checkpoint"
             )
-        started = with_drafter(started, asked.drafter)
+        started = with_drafter(started, engine_question.drafter)
     return started, "" if checkpoint_loading.named else checkpoint_loading.told.replace("`", "")
 
 
 def _on_cpu(
-    asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
+    engine_question: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
 ) -> launch.Start:
     """Start vLLM's build for CPUs, the only engine that runs without a GPU."""
-    if asked.engine not in ("auto", "vllm"):
+    if engine_question.engine not in ("auto", "vllm"):
         notes = "".join(f"; {note}" for note in machine.notes)
         raise InputError(
-            f"{option('engine')}: {asked.engine} needs a GPU, and a driver shows none on this"
-            f" machine ({machine.label}){notes}"
+            f"{option('engine')}: {engine_question.engine} needs a GPU, and a driver shows none on"
+            f" this machine ({machine.label}){notes}"
         )
     for name in ("gpus", "tp", "profile", "precision"):
-        if getattr(asked, name) is not None:
+        if getattr(engine_question, name) is not None:
             raise InputError(
                 f"{option(name)}: says nothing on a machine without a GPU; leave it out"
             )
-    model, _ = _model(asked)
+    model, _ = _model(engine_question)
     checkpoint = (
-        _checkpoint(asked, model, "", model.usual_precision, find_engine("vllm"))
-        or asked.model
+        _checkpoint(engine_question, model, "", model.usual_precision, find_engine("vllm"))
+        or engine_question.model
         or ""
     )
-    count, cache = asked.instances or 1, asked.kv_cache_gb or launch.KV_CACHE_GB
+    count, cache = engine_question.instances or 1, engine_question.kv_cache_gb or launch.KV_CACHE_GB
     launch.check_memory(machine, checkpoint, kv_cache_gb=cache, instances=count)
-    knobs = {name: value for name in launch.SETTINGS if (value := getattr(asked, name)) is not None}
-    more = launch.cpu_environment(cache, asked.threads or 0)
+    knobs = {
+        name: value
+        for name in launch.SETTINGS
+        if (value := getattr(engine_question, name)) is not None
+    }
+    more = launch.cpu_environment(cache, engine_question.threads or 0)
     groups: tuple[tuple[Device, ...], ...] = ((),) * count
     return _start(
-        asked,
+        engine_question,
         launch.cpu_command(checkpoint, knobs),
         family="vllm",
         preset="vllm on the CPU",
@@ -413,30 +438,32 @@ def _on_cpu(
 
 
 def _triton(
-    asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
+    engine_question: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool
 ) -> launch.Start:
     """A model repository as it is."""
-    if asked.model is None:
+    if engine_question.model is None:
         raise InputError(
             f"{option('model')}: is needed; give the folder of a model repository, which tonnage"
             " deploy writes for triton"
         )
-    program = _program("triton", asked, dry=dry)
-    count = asked.instances or 1
+    program = _program("triton", engine_question, dry=dry)
+    count = engine_question.instances or 1
     groups = (
-        launch.placed(launch.usable(machine, asked.gpu_numbers), asked.tp or 1, count)
+        launch.placed(
+            launch.usable(machine, engine_question.gpu_numbers), engine_question.tp or 1, count
+        )
         if machine.devices
         else ((),) * count
     )
     return launch.Start(
         engine="triton",
-        model=Path(asked.model).name,
+        model=Path(engine_question.model).name,
         why="A model repository says by itself how its models run.",
         instances=launch.triton_started(
-            Path(asked.model),
+            Path(engine_question.model),
             program=program,
             groups=groups,
-            environment=asked.environment,
+            environment=engine_question.environment,
             ports=ports,
         ),
         startup_seconds=STARTUP_S,
@@ -445,7 +472,7 @@ def _triton(
 
 
 def _start(
-    asked: EngineAsked,
+    engine_question: EngineAsked,
     started: Command,
     *,
     family: str,
@@ -459,14 +486,14 @@ def _start(
     notes: tuple[str, ...] = (),
 ) -> launch.Start:
     """The instances of a command."""
-    name = asked.served_model_name or model
+    name = engine_question.served_model_name or model
     if family == "tensorrt-llm":
         name = started.argv[1].rstrip("/").rsplit("/", 1)[-1]  # it knows no other
     start = launch.nim_started if family == "nim" else partial(launch.engine_started, family=family)
-    environment = {**(more or {}), **asked.environment}
+    environment = {**(more or {}), **engine_question.environment}
     instances = start(
         started,
-        program=_program(family, asked, dry=dry),
+        program=_program(family, engine_question, dry=dry),
         name=name,
         groups=groups,
         environment=environment,
@@ -483,13 +510,13 @@ def _start(
     )
 
 
-def _program(family: str, asked: EngineAsked, *, dry: bool) -> str:
+def _program(family: str, engine_question: EngineAsked, *, dry: bool) -> str:
     """The path of the program that starts an engine; its bare name in a dry run on a machine that
     does not have it.
     """
     if dry:
-        return launch.found_command(family, asked.engine_path) or launch.COMMANDS[family]
-    return launch.needed_command(family, asked.engine_path)
+        return launch.found_command(family, engine_question.engine_path) or launch.COMMANDS[family]
+    return launch.needed_command(family, engine_question.engine_path)
 
 
 # Seconds that an instance is given to serve: fetching a large checkpoint and compiling take long,
@@ -497,13 +524,13 @@ def _program(family: str, asked: EngineAsked, *, dry: bool) -> str:
 STARTUP_S = 1_800.0
 
 
-def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
+def _installed(engine_question: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
     """The engines that are installed here. Raises InputError: none is."""
     installed_families = tuple(
-        family for family in families if launch.found_command(family, asked.engine_path)
+        family for family in families if launch.found_command(family, engine_question.engine_path)
     )
     if not installed_families and len(families) == 1:
-        launch.needed_command(families[0], asked.engine_path)
+        launch.needed_command(families[0], engine_question.engine_path)
     if not installed_families:
         raise InputError(
             f"{option('engine')}: none of {', '.join(families)} is installed here; install one, or"
@@ -512,24 +539,30 @@ def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
     return installed_families
 
 
-def _model(asked: EngineAsked) -> tuple[Model, str]:
+def _model(engine_question: EngineAsked) -> tuple[Model, str]:
     """The model, and the number format of the checkpoint where that is on this machine; ""
     otherwise.
     """
-    if asked.model is None:
+    if engine_question.model is None:
         raise InputError(
             f"{option('model')}: is needed; give a name of the catalog, the folder of a checkpoint,"
             f" or {option('plan')}"
         )
-    if Path(asked.model).is_dir():
-        launch.check_folder(asked.model, where="model")
-        model = find_model(str(Path(asked.model) / "config.json"))
-        return replace(model, name=Path(asked.model).resolve().name), model.released or "fp16"
-    return find_model(asked.model), ""
+    if Path(engine_question.model).is_dir():
+        launch.check_folder(engine_question.model, where="model")
+        model = find_model(str(Path(engine_question.model) / "config.json"))
+        return replace(
+            model, name=Path(engine_question.model).resolve().name
+        ), model.released or "fp16"
+    return find_model(engine_question.model), ""
 
 
 def _checkpoint(
-    asked: EngineAsked, model: Model, own: str, precision: str, engine: EnginePreset
+    engine_question: EngineAsked,
+    model: Model,
+    stored_format: str,
+    precision: str,
+    engine: EnginePreset,
 ) -> str:
     """What an engine loads: of published checkpoints those in the requested format, or of no said
     format the author's own; "" for none.
@@ -538,20 +571,20 @@ def _checkpoint(
     def same(first: str, second: str) -> bool:
         return first == second or {first, second} <= {"fp16", "bf16"}
 
-    if asked.checkpoint is not None and (
-        asked.precision is None or same(asked.precision, precision)
+    if engine_question.checkpoint is not None and (
+        engine_question.precision is None or same(engine_question.precision, precision)
     ):
-        launch.check_folder(asked.checkpoint)
+        launch.check_folder(engine_question.checkpoint)
         return (
-            asked.checkpoint
-            if asked.precision or same(own or model.usual_precision, precision)
+            engine_question.checkpoint
+            if engine_question.precision or same(stored_format or model.usual_precision, precision)
             else ""
         )
-    if own:
-        return str(asked.model) if same(own, precision) else ""
+    if stored_format:
+        return str(engine_question.model) if same(stored_format, precision) else ""
     if (
-        asked.precision is None
-        and asked.profile is None
+        engine_question.precision is None
+        and engine_question.profile is None
         and not same(model.released.partition("+")[0], find_precision(precision).weight_format)
     ):
         return ""
@@ -566,7 +599,7 @@ def serve_engine(
     host: str = "127.0.0.1",
     port: int = 8000,
     logs: Path | None = None,
-    told: Callable[[str], None],
+    announce: Callable[[str], None],
 ) -> None:
     """Start the instances and the gateway before them, and serve until SIGINT or SIGTERM; arguments
     as of ``serve_apart``.
@@ -589,5 +622,5 @@ def serve_engine(
         port=port,
         logs=logs,
         ready_s=start.startup_seconds,
-        told=told,
+        announce=announce,
     )

@@ -162,14 +162,14 @@ class _Chains:
             self.calls.append(call)
             before = len(self.calls) - 1
 
-    def _pause(self, one: Any, at: float, before: int | None, *, first: bool) -> float:
+    def _pause(self, turn: Any, at: float, before: int | None, *, first: bool) -> float:
         """Seconds since the request before; not longer than since that was sent, where nobody knows
         how long its answer took.
         """
         if before is None:
             return 0.0
         sent, took = (self.calls[before].at_ns / NS_PER_S, self.calls[before].took_ns / NS_PER_S)
-        think_time = None if first else one.get("think_time")
+        think_time = None if first else turn.get("think_time")
         return at - sent - took if think_time is None else min(float(think_time), at - sent)
 
 

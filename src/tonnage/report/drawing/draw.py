@@ -102,7 +102,7 @@ def _tick(x: Scale, tick: float, top: float, bottom: float) -> str:
     )
 
 
-def _bar(bar: Bar, x: Scale, top: float, left: float, stacked: bool) -> str:
+def _bar(bar: Bar, x: Scale, top: float, margin: float, stacked: bool) -> str:
     weight = "label strong" if bar.chosen else "label"
     y = top + (22 if stacked else (ROW - THICK) / 2)
     parts, at = [], 0.0
@@ -131,14 +131,14 @@ def _bar(bar: Bar, x: Scale, top: float, left: float, stacked: bool) -> str:
         )
     if stacked:
         words = text(
-            left,
+            margin,
             top + 15,
-            fitted(bar.name, x.end - left - len(bar.total) * CHARACTER - 12),
+            fitted(bar.name, x.end - margin - len(bar.total) * CHARACTER - 12),
             class_=weight,
         )
         words += text(x.end, top + 15, bar.total, "end", weight)
     else:
-        words = text(left - 8, y + 13, bar.name, "end", weight) + text(
+        words = text(margin - 8, y + 13, bar.name, "end", weight) + text(
             x(at) + 7, y + 13, bar.total, class_=weight
         )
     return mark("".join(parts) + words, bar.tip)
@@ -241,23 +241,23 @@ def draw_boxes(boxes: Boxes, page: Page) -> tuple[float, str]:
     return bottom + 46, "".join(parts)
 
 
-def _ticks(boxes: Boxes, most: int) -> tuple[float, ...]:
+def _ticks(boxes: Boxes, number: int) -> tuple[float, ...]:
     high = max((max(box.p99, box.mean) for box in boxes.boxes), default=1.0)
     low = min((box.p1 for box in boxes.boxes), default=0.0)
     return (
-        log_ticks(low, high, most)
+        log_ticks(low, high, number)
         if boxes.axis.log and low > 0
-        else nice_ticks(0.0, high or 1.0, most)
+        else nice_ticks(0.0, high or 1.0, number)
     )
 
 
-def _box(box: Box, x: Scale, top: float, left: float, stacked: bool) -> str:
+def _box(box: Box, x: Scale, top: float, margin: float, stacked: bool) -> str:
     y = top + (20 if stacked else (BOX_ROW - THICK) / 2)
     middle = y + THICK / 2
     name = (
         text(6, top + 14, fitted(box.name, x.end - 12))
         if stacked
-        else text(left - 14, middle + 4, box.name, "end")
+        else text(margin - 14, middle + 4, box.name, "end")
     )
     parts = [name, line(x(box.p1), middle, x(box.p99), middle, "whisker")]
     parts += [line(x(end), y + 4, x(end), y + THICK - 4, "whisker") for end in (box.p1, box.p99)]
@@ -389,9 +389,9 @@ def draw_heat_map(heat: HeatMap, page: Page) -> tuple[float, str]:
     return bottom + 46, "".join(parts)
 
 
-def _cell(cell: Cell, x: float, y: float, size: tuple[float, float], most: int) -> str:
+def _cell(cell: Cell, x: float, y: float, size: tuple[float, float], characters: int) -> str:
     wide, tall = size
-    strength = FAINTEST + (1 - FAINTEST) * math.sqrt(cell.count / most)
+    strength = FAINTEST + (1 - FAINTEST) * math.sqrt(cell.count / characters)
     drawn = element(
         "rect",
         x=x,
@@ -477,7 +477,7 @@ def _entries(plot: Plot) -> list[tuple[str, str]]:
     return entries
 
 
-def _plot_ticks(plot: Plot, along: str, most: int) -> tuple[float, ...]:
+def _plot_ticks(plot: Plot, along: str, number: int) -> tuple[float, ...]:
     axis: Axis = plot.x if along == "x" else plot.y
     if axis.ticks:
         return axis.ticks
@@ -486,8 +486,8 @@ def _plot_ticks(plot: Plot, along: str, most: int) -> tuple[float, ...]:
     values += [rule.value for rule in plot.rules if rule.along == along]
     if axis.log:
         positive = [v for v in values if v > 0] or [1.0, 10.0]
-        return log_ticks(min(positive), max(positive), most)
-    return nice_ticks(0.0, max([*values, 0.0]) or 1.0, most)
+        return log_ticks(min(positive), max(positive), number)
+    return nice_ticks(0.0, max([*values, 0.0]) or 1.0, number)
 
 
 def _clouds(plot: Plot) -> tuple[Cloud, ...]:

@@ -323,17 +323,17 @@ def shape(x: float, y: float, tone: int, radius: float = 4.5) -> str:
 
 
 def legend(
-    entries: list[tuple[str, str]], page: Page, left: float, top: float
+    entries: list[tuple[str, str]], page: Page, margin: float, top: float
 ) -> tuple[float, str]:
     """Swatches (drawn around (0, 0), 18 pixels wide) with names in as many rows as needed; returns
     the height taken and the markup.
     """
-    x, y, parts = left, top + 12, []
+    x, y, parts = margin, top + 12, []
     for swatch, name in entries:
-        label = fitted(name, page.width - left - 40)
+        label = fitted(name, page.width - margin - 40)
         width = 26 + len(label) * CHARACTER + 14
-        if x > left and x + width > page.width:
-            x, y = left, y + 18
+        if x > margin and x + width > page.width:
+            x, y = margin, y + 18
         parts.append(
             element("g", swatch, transform=f"translate({coordinate(x + 9)} {coordinate(y - 4)})")
             + text(x + 23, y, label)
@@ -342,10 +342,10 @@ def legend(
     return y - top + 10, element("g", "".join(parts), aria_hidden="true")
 
 
-def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
-    """Round numbers from at or below ``low`` to at or above ``high``, about ``most`` of them."""
+def nice_ticks(low: float, high: float, number: int) -> tuple[float, ...]:
+    """Round numbers from at or below ``low`` to at or above ``high``, about ``number`` of them."""
     span = high - low if high > low else max(abs(high), 1.0)
-    raw = span / max(1, most)
+    raw = span / max(1, number)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(
         factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * (1 - 1e-9)
@@ -354,7 +354,7 @@ def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
     return tuple(i * step for i in range(first, max(last, first + 1) + 1))
 
 
-def log_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
+def log_ticks(low: float, high: float, number: int) -> tuple[float, ...]:
     """1, 2 and 5 of every decade from at or below ``low`` to at or above ``high``; decades alone
     where there are many.
     """
@@ -364,7 +364,7 @@ def log_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
         below = [t for t in ticks if t <= low * (1 + 1e-9)][-1]
         above = next(t for t in ticks if t >= high * (1 - 1e-9) and t > below)
         chosen = tuple(t for t in ticks if below <= t <= above)
-        if len(chosen) <= most:
+        if len(chosen) <= number:
             break
     return chosen
 

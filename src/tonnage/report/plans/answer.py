@@ -247,27 +247,29 @@ def finish_text(job: JobDone) -> str:
     )
 
 
-def standby_text(found: Standby) -> str:
+def standby_text(standby: Standby) -> str:
     """How many units there are beyond the need of the peak, and how often enough of them work, in
     one line.
     """
-    spare = found.standing - found.needed
+    spare = standby.standing - standby.needed
     units = (
-        f"{counted(found.standing, found.unit)}, {found.needed:,} needed at the peak, so that"
+        f"{counted(standby.standing, standby.unit)}, {standby.needed:,} needed at the peak, so that"
         f" {spare:,} may fail"
     )
-    if found.availability is None or found.mtbf_hours is None or found.repair_hours is None:
+    if standby.availability is None or standby.mtbf_hours is None or standby.repair_hours is None:
         return units
-    target = "" if found.asked is None else f" ({100 * found.asked:.9g}% asked)"
-    repairs = "" if found.repairers is None else f", {counted(found.repairers, 'repair')} at once"
-    times = (
-        f"{plain(found.mtbf_hours)} h between failures of each, {plain(found.repair_hours)} h to"
-        f" repair{repairs}"
+    target = "" if standby.asked is None else f" ({100 * standby.asked:.9g}% asked)"
+    repairs = (
+        "" if standby.repairers is None else f", {counted(standby.repairers, 'repair')} at once"
     )
-    hours = found.short_hours_per_year or 0.0
+    times = (
+        f"{plain(standby.mtbf_hours)} h between failures of each, {plain(standby.repair_hours)} h"
+        f" to repair{repairs}"
+    )
+    hours = standby.short_hours_per_year or 0.0
     short = f"{number(hours)} h" if hours >= 1 else f"{number(60 * hours)} min"
     return (
-        f"{units}: enough of them work {_nines(found.availability)} of the time{target}, all but"
+        f"{units}: enough of them work {_nines(standby.availability)} of the time{target}, all but"
         f" {short} a year; {times}"
     )
 

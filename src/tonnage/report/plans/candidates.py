@@ -83,7 +83,7 @@ COLUMNS_BESIDE: tuple[Column, ...] = (
 )
 
 
-def others_block(plan: Plan, most: int = ROWS) -> Table | Text | None:
+def others_block(plan: Plan, most_rows: int = ROWS) -> Table | Text | None:
     """The best deployments next to the choice, one line each, and why a requested GPU has none.
 
     The best of every GPU comes before others of one; deployments of many times the choice's GPUs
@@ -104,7 +104,7 @@ def others_block(plan: Plan, most: int = ROWS) -> Table | Text | None:
         return Text((counted_only + absent_gpus).strip()) if counted_only or absent_gpus else None
     shown = [
         near[place]
-        for place in first_rows([c.pools[0].gpu for c in (best, *(c for c, _ in near))], most)
+        for place in first_rows([c.pools[0].gpu for c in (best, *(c for c, _ in near))], most_rows)
     ]
     candidates = [c for c, _ in near if all(c is not candidate for candidate, _ in shown)]
     rows = _rows(COLUMNS_BESIDE, shown)
@@ -152,10 +152,12 @@ def _left(shown: Sequence[Candidate], near: Sequence[Candidate], far: Sequence[C
     return f"… and {', and '.join(texts)}{_on_others(shown, [*near, *far])}" if texts else ""
 
 
-def _on_others(shown: Sequence[Candidate], left: Sequence[Candidate]) -> str:
+def _on_others(shown: Sequence[Candidate], candidates: Sequence[Candidate]) -> str:
     """The GPUs that have no row, and how many of each are needed."""
     shown_gpus = {c.pools[0].gpu for c in shown}
-    fewest = {c.pools[0].gpu: c.gpus for c in reversed(left) if c.pools[0].gpu not in shown_gpus}
+    fewest = {
+        c.pools[0].gpu: c.gpus for c in reversed(candidates) if c.pools[0].gpu not in shown_gpus
+    }
     needs = [f"{counted(count, 'GPU')} of {gpu}" for gpu, count in reversed(fewest.items())]
     return f"; {', '.join(needs)} would do" if needs else ""
 
@@ -212,8 +214,8 @@ def candidates_table(plan: Plan) -> Table | None:
     return table.filled(*LATENCIES, "USD a year")
 
 
-def _rows(columns: Sequence[Column], found: Sequence[Costed]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(read(candidate, cost) for _, read in columns) for candidate, cost in found)
+def _rows(columns: Sequence[Column], costed: Sequence[Costed]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(read(candidate, cost) for _, read in columns) for candidate, cost in costed)
 
 
 def _decides(plan: Plan) -> str:
@@ -344,7 +346,7 @@ def _value_text(breach: Breach) -> str:
     return "not measured" if breach.value_ms is None else value_text(breach.limit, breach.value_ms)
 
 
-def nearest_table(plan: Plan, most: int) -> Table | None:
+def nearest_table(plan: Plan, most_rows: int) -> Table | None:
     """The nearest deployment of each GPU that is not among the answers, and what it breaks.
 
     None where every GPU is, or where the line of what is reachable says the same of the only one.
@@ -361,9 +363,13 @@ def nearest_table(plan: Plan, most: int) -> Table | None:
         return None
     rows = tuple(
         (rejected.gpu, _name(rejected), reason_text(rejected.reason))
-        for rejected in left_out[:most]
+        for rejected in left_out[:most_rows]
     )
-    more = f"… and {counted(len(left_out) - most, 'more GPU')}" if len(left_out) > most else ""
+    more = (
+        f"… and {counted(len(left_out) - most_rows, 'more GPU')}"
+        if len(left_out) > most_rows
+        else ""
+    )
     header = ("GPU", "nearest deployment", "why it fails")
     return (
         Table(caption="The nearest deployment of each GPU", header=header, rows=rows, note=more)
@@ -392,12 +398,14 @@ def _left_out(plan: Plan) -> tuple[Rejected, ...]:
     return tuple(min(group, key=_far_from_limits) for group in refused if group)
 
 
-def _name(one: Rejected) -> str:
+def _name(rejected: Rejected) -> str:
     """A deployment without its GPU; "" where the reason is that of the GPU or the engine as
     such.
     """
     return (
-        "" if isinstance(one.reason, NEVER) else deployment_text(one).removeprefix(one.gpu).strip()
+        ""
+        if isinstance(rejected.reason, NEVER)
+        else deployment_text(rejected).removeprefix(rejected.gpu).strip()
     )
 
 
@@ -415,20 +423,20 @@ def _far_from_limits(refused: Rejected) -> tuple[int, float]:
     return 0, float("inf") if breach is None or value is None else value / breach.limit.milliseconds
 
 
-def reachable_text(found: Reachable) -> str:
+def reachable_text(reachable: Reachable) -> str:
     """The best values, and by which deployment each is reached; then the deployment that comes
     nearest to all limits, if it is another.
     """
     who: dict[Identity, list[Reached]] = {}
-    for reached in found.best:
+    for reached in reachable.best:
         who.setdefault(reached.deployment, []).append(reached)
     best = "; ".join(map(_each, who.values()))
     nearest = (
         ""
-        if set(who) == {found.nearest[0].deployment}
-        else f"; nearest to all limits: {_each(found.nearest)}"
+        if set(who) == {reachable.nearest[0].deployment}
+        else f"; nearest to all limits: {_each(reachable.nearest)}"
     )
-    inside = all(value.value_ms <= value.asked_ms for value in found.nearest)
+    inside = all(value.value_ms <= value.asked_ms for value in reachable.nearest)
     alone = (
         ", so the limits hold with one request at a time, and at no load above that"
         if inside
@@ -442,17 +450,17 @@ def _each(values: Sequence[Reached]) -> str:
     return f"{', '.join(map(_value, values))} by {deployment_text(values[0].deployment)}"
 
 
-def _value(one: Reached) -> str:
-    if one.limit is not None and one.limit.share is not None:
-        return f"{one.limit}: {value_text(one.limit, one.value_ms)}"
-    if one.limit is None:
+def _value(reached: Reached) -> str:
+    if reached.limit is not None and reached.limit.share is not None:
+        return f"{reached.limit}: {value_text(reached.limit, reached.value_ms)}"
+    if reached.limit is None:
         return (
-            f"one request {format_duration(one.value_ms / 1e3)} (asked:"
-            f" {format_duration(one.asked_ms / 1e3)})"
+            f"one request {format_duration(reached.value_ms / 1e3)} (asked:"
+            f" {format_duration(reached.asked_ms / 1e3)})"
         )
     return (
-        f"{one.limit.name} {value_text(one.limit, one.value_ms)} (asked:"
-        f" {value_text(one.limit, one.asked_ms)})"
+        f"{reached.limit.name} {value_text(reached.limit, reached.value_ms)} (asked:"
+        f" {value_text(reached.limit, reached.asked_ms)})"
     )
 
 

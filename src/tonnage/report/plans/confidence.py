@@ -124,10 +124,10 @@ def _tail_text(best: Candidate, tail: Unreached) -> str:
     )
 
 
-def _looser(limit: Limit, value_ms: float, one: str) -> str:
+def _looser(limit: Limit, value_ms: float, metric: str) -> str:
     """Such as "a limit of 612 ms", or of joint attainment "limits 1.2 times as long"."""
     return (
-        f"{one} {value_text(limit, value_ms)}"
+        f"{metric} {value_text(limit, value_ms)}"
         if limit.share is None
         else f"limits {number(value_ms / 1e3)} times as long"
     )
@@ -219,76 +219,84 @@ def _absents(items: Sequence[Unmeasured | OutOfRange], count: int, *, brief: boo
     return "not measured: " + ", ".join((*named, *more)) if items else ""
 
 
-def _absent(one: Unmeasured | OutOfRange, *, brief: bool) -> str:
+def _absent(reason: Unmeasured | OutOfRange, *, brief: bool) -> str:
     """One item, with what is nearest unless it must be ``brief``."""
-    if isinstance(one, OutOfRange):
-        value, shorter = f"{one.value:,.0f}", one.least is not None and one.value < one.least
-        what = (
-            f"1 in 20 {TAILS[one.code]} above {value} tokens"
-            if one.tail and one.code in TAILS
-            else RANGES[one.code].format(value)
+    if isinstance(reason, OutOfRange):
+        value, shorter = (
+            f"{reason.value:,.0f}",
+            reason.least is not None and reason.value < reason.least,
         )
-        nearest = f"from {whole(one.least)} on" if shorter else f"up to {whole(one.most)}"
+        what = (
+            f"1 in 20 {TAILS[reason.code]} above {value} tokens"
+            if reason.tail and reason.code in TAILS
+            else RANGES[reason.code].format(value)
+        )
+        nearest = f"from {whole(reason.least)} on" if shorter else f"up to {whole(reason.most)}"
     else:
         on = (
-            f"{one.name} on {one.on}"
-            if one.code == "engine" and one.on
-            else PARTS[one.code].format(one.name, one.on)
+            f"{reason.name} on {reason.on}"
+            if reason.code == "engine" and reason.on
+            else PARTS[reason.code].format(reason.name, reason.on)
         )
-        what = on + ("" if one.bits is None else f" in {one.bits} bits")
-        rows = f"only {counted(one.rows, 'row')}" if one.rows else ""
+        what = on + ("" if reason.bits is None else f" in {reason.bits} bits")
+        rows = f"only {counted(reason.rows, 'row')}" if reason.rows else ""
         none = (
             "nor any of its generation"
-            if one.code == "gpu" and not one.nearest and not one.rows
+            if reason.code == "gpu" and not reason.nearest and not reason.rows
             else ""
         )
-        nearest = ", ".join(filter(None, (rows, none, one.nearest and f"nearest: {one.nearest}")))
+        nearest = ", ".join(
+            filter(None, (rows, none, reason.nearest and f"nearest: {reason.nearest}"))
+        )
     return what if brief or not nearest else f"{what} ({nearest})"
 
 
-def _busy(one: OpenLoopNearSaturation | ClosedLoopNearSaturation) -> str:
+def _busy(load: OpenLoopNearSaturation | ClosedLoopNearSaturation) -> str:
     """State what a typical error does, or how large errors are, so near saturation."""
-    at, below = f"at {percent(one.share)} of saturation", percent(one.below)
-    if isinstance(one, OpenLoopNearSaturation):
-        times = number(one.times, 2) if one.times <= MANY else f"more than {MANY}"
+    at, below = f"at {percent(load.share)} of saturation", percent(load.below)
+    if isinstance(load, OpenLoopNearSaturation):
+        times = number(load.times, 2) if load.times <= MANY else f"more than {MANY}"
         return (
             f"{at} a typical error of step times multiplies p95 TTFT by {times} (by"
-            f" {number(one.times_below, 2)} at {below})"
+            f" {number(load.times_below, 2)} at {below})"
         )
-    return f"{at} errors of p95 TTFT are {number(one.times, 2)} × those below {below}"
+    return f"{at} errors of p95 TTFT are {number(load.times, 2)} × those below {below}"
 
 
 TITLE = "What a measurement would buy"
 
 
-def measurement_text(found: Measurement | None) -> str:
+def measurement_text(measurement: Measurement | None) -> str:
     """The number of systems with its interval, before and after, and what that saves; "" where a
     measurement would not narrow it.
 
     Such as "10 points (20 min of one system) would narrow 10 systems (9 to 11) to 9 (9 to 10); on
     average 0.6 fewer, 89,300 USD a year".
     """
-    if found is None or not found.narrows:
+    if measurement is None or not measurement.narrows:
         return ""
-    effort = (
-        f"{found.points} points ({span(_whole_minutes(found.seconds))} of one system) would narrow"
-    )
+    minutes = _whole_minutes(measurement.seconds)
+    effort = f"{measurement.points} points ({span(minutes)} of one system) would narrow"
     now, after = (
-        _interval(found.systems, found.confidence),
-        _interval(found.after, found.confidence),
+        _interval(measurement.systems, measurement.confidence),
+        _interval(measurement.after, measurement.confidence),
     )
     year = (
         ""
-        if found.saved_usd_per_year is None
-        else f", {dollars(found.saved_usd_per_year)} USD a year"
+        if measurement.saved_usd_per_year is None
+        else f", {dollars(measurement.saved_usd_per_year)} USD a year"
     )
-    saved = f"; on average {number(found.saved_systems, 2)} fewer{year}" if found.gains else ""
+    saved = (
+        f"; on average {number(measurement.saved_systems, 2)} fewer{year}"
+        if measurement.gains
+        else ""
+    )
     return f"{effort} {now} to {after.replace(' systems', '').replace(' system', '')}{saved}"
 
 
-def _interval(systems: dict[str, int | None], asked: float) -> str:
+def _interval(systems: dict[str, int | None], confidence: float) -> str:
     """Such as "10 systems (9 to 11)": at the asked confidence, and from 50 to 95 %."""
-    low, count, high = (systems.get(key) for key in ("50", percent_key(asked), "95"))
+    low, count, high = (systems.get(key) for key in ("50", percent_key(confidence), "95"))
     ends = f"{'none' if low is None else f'{low:,}'} to {'…' if high is None else f'{high:,}'}"
     return f"{'no number' if count is None else counted(count, 'system')} ({ends})"
 

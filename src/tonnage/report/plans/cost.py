@@ -483,13 +483,13 @@ def _exactly(cost: YearlyCost) -> str:
     )
 
 
-def _bought(each: BreakEven, cost: YearlyCost) -> str:
+def _bought(break_even: BreakEven, cost: YearlyCost) -> str:
     """State the volume from which the fleet of the plan, once bought, is cheaper than the API."""
     way = owned(cost)
-    if each.bought_fleet_requests_per_year is None or way is None:
+    if break_even.bought_fleet_requests_per_year is None or way is None:
         return ""
     fleet, cost_s = ("system", "costs") if way.systems == 1 else (f"{way.systems} systems", "cost")
-    requests = whole(each.bought_fleet_requests_per_year)
+    requests = whole(break_even.bought_fleet_requests_per_year)
     return (
         f"The {fleet} of this plan, once bought, {cost_s} what the API would ask for {requests}"
         " requests a year."
@@ -527,22 +527,24 @@ def _paid(way: WayCost) -> list[tuple[str, float]]:
     return [(part.name, round(part.usd_per_year, 2)) for part in way.parts]
 
 
-def break_even_text(found: BreakEven) -> str:
+def break_even_text(break_even: BreakEven) -> str:
     """The volumes at which each of two ways is the cheaper, in one clause."""
-    below, above = (THE.get(way, way) for way in (found.cheaper_below, found.cheaper_above))
-    up_to = found.searched_to_requests_per_year
-    first, last = found.first_requests_per_year, found.last_requests_per_year
+    below, above = (
+        THE.get(way, way) for way in (break_even.cheaper_below, break_even.cheaper_above)
+    )
+    up_to = break_even.searched_to_requests_per_year
+    first, last = break_even.first_requests_per_year, break_even.last_requests_per_year
     if first is None or last is None:
         return (
             f"{below} is cheaper at every volume up to {whole(up_to)} requests a year"
             if below
             else "they cost the same at every volume"
         )
-    if found.changes == 1:
+    if break_even.changes == 1:
         return f"below {whole(first)} requests a year {below} is cheaper, above it {above}"
     return (
         f"below {whole(first)} requests a year {below} is cheaper; then the cheaper one changes"
-        f" {found.changes} times, because systems are whole; from {whole(last)} up to"
+        f" {break_even.changes} times, because systems are whole; from {whole(last)} up to"
         f" {whole(up_to)}, the largest volume compared, {above} is cheaper"
     )
 
@@ -577,34 +579,36 @@ def outlook_blocks(cost: YearlyCost) -> tuple[Block | None, ...]:
     )
 
 
-def pays_off_text(found: PaysOff) -> str:
+def pays_off_text(pays_off: PaysOff) -> str:
     """The month in which bought systems have cost no more than the rented GPUs, in one sentence."""
-    if found.months is None:
+    if pays_off.months is None:
         return (
             "Within ten years bought systems do not come to cost less than GPUs rented by the hour."
         )
     month = ""
-    if found.date:
-        year, number_of = found.date.split("-")
+    if pays_off.date:
+        year, number_of = pays_off.date.split("-")
         month = f", in {calendar.month_name[int(number_of)]} {year} if they are bought today"
-    after = f"after {counted(max(1, math.ceil(found.months)), 'month')}"
-    saved = f"they then save {dollars(found.saved_usd_per_month)} USD a month"
+    after = f"after {counted(max(1, math.ceil(pays_off.months)), 'month')}"
+    saved = f"they then save {dollars(pays_off.saved_usd_per_month)} USD a month"
     return f"Bought systems have cost less than GPUs rented by the hour {after}{month}; {saved}."
 
 
-def footprint_text(found: Footprint) -> str:
+def footprint_text(footprint: Footprint) -> str:
     """Racks, power and heat in one sentence."""
     racks = (
-        f"{counted(found.racks, 'rack')} of {plain(found.rack_kw)} kW ({found.per_rack:,} in each)"
+        f"{counted(footprint.racks, 'rack')} of {plain(footprint.rack_kw)} kW"
+        f" ({footprint.per_rack:,} in each)"
     )
-    power = f"{number(found.kw)} kW, {number(found.building_kw)} kW with the building"
+    power = f"{number(footprint.kw)} kW, {number(footprint.building_kw)} kW with the building"
     heat = (
-        f"{dollars(found.btu_per_hour)} BTU/h, {number(found.cooling_tons)} tons of refrigeration"
+        f"{dollars(footprint.btu_per_hour)} BTU/h, {number(footprint.cooling_tons)} tons of"
+        " refrigeration"
     )
-    take = "takes" if found.systems == 1 else "take"
+    take = "takes" if footprint.systems == 1 else "take"
     return (
-        f"{counted(found.systems, 'system')} {take} {racks} and at most {power}; their heat is"
-        f" {heat} ({found.kw_from})."
+        f"{counted(footprint.systems, 'system')} {take} {racks} and at most {power}; their heat is"
+        f" {heat} ({footprint.kw_from})."
     )
 
 

@@ -51,21 +51,25 @@ def name_of(deployment: Identity) -> str:
     )
 
 
-def unlike(choice: Candidate, other: Identity, *, gpu: bool = True) -> str:
+def unlike(choice: Candidate, identity: Identity, *, gpu: bool = True) -> str:
     """What another deployment has unlike the choice: "TP 8", or "FP8, TP 1, vllm-0.32 on
     h200-sxm-141gb"; "" where it has nothing.
     """
     if len({pool.identity for pool in choice.pools}) != 1:
-        return name_of(other)
+        return name_of(identity)
     chosen_pool = choice.pools[0]
     same = (
-        chosen_pool.precision == other.precision,
-        chosen_pool.parallelism == other.parallelism,
-        chosen_pool.engine == other.engine,
+        chosen_pool.precision == identity.precision,
+        chosen_pool.parallelism == identity.parallelism,
+        chosen_pool.engine == identity.engine,
     )
-    named = (other.precision.upper(), split(other), other.engine)
+    named = (identity.precision.upper(), split(identity), identity.engine)
     words = ", ".join(name for name, alike in zip(named, same, strict=True) if not alike)
-    return words if chosen_pool.gpu == other.gpu or not gpu else f"{words} on {other.gpu}".strip()
+    return (
+        words
+        if chosen_pool.gpu == identity.gpu or not gpu
+        else f"{words} on {identity.gpu}".strip()
+    )
 
 
 def deployment(candidate: Candidate) -> str:
@@ -183,13 +187,13 @@ def knobs(candidate: Candidate) -> str:
     return of_pools(candidate, lambda pool: _knobs(pool.knobs))
 
 
-def _knobs(given: EngineKnobs | None) -> str:
-    if given is None:
+def _knobs(engine_knobs: EngineKnobs | None) -> str:
+    if engine_knobs is None:
         return ""
-    chunked = "chunked prefill" if given.chunked_prefill else "prefill in one piece"
+    chunked = "chunked prefill" if engine_knobs.chunked_prefill else "prefill in one piece"
     return (
-        f"max batch {plain(given.max_batch_size)}, {plain(given.max_num_tokens)} tokens a step,"
-        f" {chunked}"
+        f"max batch {plain(engine_knobs.max_batch_size)}, {plain(engine_knobs.max_num_tokens)}"
+        f" tokens a step, {chunked}"
     )
 
 

@@ -80,17 +80,17 @@ def use_case_differences(first: UseCases, second: UseCases) -> tuple[Difference,
     return (*_differing("fleet", _fleet(first), _fleet(second)), *alone)
 
 
-def diff_text(found: Sequence[Difference], names: tuple[str, str]) -> Document:
+def diff_text(differences: Sequence[Difference], names: tuple[str, str]) -> Document:
     """The differences as a table for each part, of several use cases one after the other."""
-    if not found:
+    if not differences:
         return document(section("diff", "", items((SAME,))))
     sections = []
     for use_case, part in dict.fromkeys(
-        (difference.use_case, difference.part) for difference in found
+        (difference.use_case, difference.part) for difference in differences
     ):
         rows = tuple(
             (difference.what, difference.first, difference.second, difference.change)
-            for difference in found
+            for difference in differences
             if (difference.use_case, difference.part) == (use_case, part)
         )
         table = Table(header=(part, *names, "change"), rows=rows, spare=("change",))
@@ -99,13 +99,13 @@ def diff_text(found: Sequence[Difference], names: tuple[str, str]) -> Document:
     return Document(sections=tuple(sections))
 
 
-def diff_json(found: Sequence[Difference]) -> dict[str, Any]:
+def diff_json(differences: Sequence[Difference]) -> dict[str, Any]:
     """The differences as one JSON object; each names its use case where it has one."""
     keys = ("part", "what", "first", "second", "change")
     rows = [
         {key: getattr(difference, key) for key in keys}
         | ({"use_case": difference.use_case} if difference.use_case else {})
-        for difference in found
+        for difference in differences
     ]
     return {"schema": "tonnage-diff/1", "differences": rows}
 
@@ -195,11 +195,11 @@ def _question(plan: Plan) -> Values:
     return {name: (text, None) for name, text in texts.items()}
 
 
-def _fleet(found: UseCases) -> Values:
-    best = found.choice
+def _fleet(use_cases: UseCases) -> Values:
+    best = use_cases.choice
     values: dict[str, tuple[str, float | None]] = {
-        "use cases": (", ".join(found.names), None),
-        "chosen": (found.chosen or "nothing", None),
+        "use cases": (", ".join(use_cases.names), None),
+        "chosen": (use_cases.chosen or "nothing", None),
     }
     if best is None:
         return values

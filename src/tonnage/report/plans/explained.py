@@ -409,7 +409,7 @@ def gpus_per_system(best: Candidate) -> int:
     return sizes.pop() if len(sizes) == 1 else 0
 
 
-def riskiest_text(found: Sensitivity, per_system: int = 0) -> str:
+def riskiest_text(sensitivity: Sensitivity, per_system: int = 0) -> str:
     """The input whose rise needs the most GPUs, read off the figures: "with 20% longer prompts it
     takes 3 systems in place of 2".
 
@@ -417,7 +417,7 @@ def riskiest_text(found: Sensitivity, per_system: int = 0) -> str:
         per_system: GPUs in one system of the choice; where the other answer has systems of another
             size, both are given in GPUs.
     """
-    rises = [swing for swing in found.swings if swing.input in MORE]
+    rises = [swing for swing in sensitivity.swings if swing.input in MORE]
     none = next((rise for rise in rises if rise.high.systems is None), None)
     if none is not None:
         short = (
@@ -434,14 +434,16 @@ def riskiest_text(found: Sensitivity, per_system: int = 0) -> str:
         ),
     )
     high, systems, exact = worst.high, worst.high.systems or 0, worst.high.systems_exact or 0.0
-    if other_size(high, per_system) and high.gpus > found.systems * per_system:
+    if other_size(high, per_system) and high.gpus > sensitivity.systems * per_system:
         where = "" if high.deployment is None else f" of {high.deployment.gpu}"
         return (
             f"with {_more(worst)} it takes {high.gpus:,} GPUs{where} in place of"
-            f" {found.systems * per_system:,}"
+            f" {sensitivity.systems * per_system:,}"
         )
-    if not other_size(high, per_system) and systems > found.systems:
-        return f"with {_more(worst)} it takes {systems:,} systems in place of {found.systems:,}"
+    if not other_size(high, per_system) and systems > sensitivity.systems:
+        return (
+            f"with {_more(worst)} it takes {systems:,} systems in place of {sensitivity.systems:,}"
+        )
     return (
         f"no input {100 * high.change:.0f}% higher takes more GPUs; {MORE[worst.input]} come"
         f" nearest ({number(exact)} systems exactly)"

@@ -57,30 +57,30 @@ WHY_NOT: dict[WhyNot, str] = {
 METRICS = {"outstanding": "requests in flight", "rate": "requests/s"}
 
 
-def autoscaling_text(found: Autoscaling) -> str:
+def autoscaling_text(autoscaling: Autoscaling) -> str:
     """Describe the autoscaling, such as "1 to 3 instances at 4.79 requests/s each: 41.3
     instance-hours of 72.0 in 24 hours, 43 % fewer; …".
     """
-    best = found.best
-    if best is None or found.fixed is None:
-        return "" if found.reason is None else WHY_NOT[found.reason]
+    best = autoscaling.best
+    if best is None or autoscaling.fixed is None:
+        return "" if autoscaling.reason is None else WHY_NOT[autoscaling.reason]
     saved = (
-        f"{number(best.run.instance_hours)} instance-hours of {number(found.fixed.instance_hours)}"
-        f" in {hours_text(found)}"
+        f"{number(best.run.instance_hours)} instance-hours of"
+        f" {number(autoscaling.fixed.instance_hours)} in {hours_text(autoscaling)}"
     )
-    cost = "" if found.cost is None else f"; {_rent(found.cost)}"
+    cost = "" if autoscaling.cost is None else f"; {_rent(autoscaling.cost)}"
     limits_words = "".join(f"; {text}" for text in broken_texts(best.run))
     warm = f" and {best.warm} warm" if best.warm else ""
     bounds = (
         f"{best.least} to {best.most} instances{warm} at {number(best.target)}"
         f" {METRICS[best.metric]} each"
     )
-    return f"{bounds}: {saved}, {percent(found.saved_share)} fewer{limits_words}{cost}"
+    return f"{bounds}: {saved}, {percent(autoscaling.saved_share)} fewer{limits_words}{cost}"
 
 
-def hours_text(found: Autoscaling) -> str:
+def hours_text(autoscaling: Autoscaling) -> str:
     """Such as "24 hours"."""
-    return f"{plain(round(found.hours, 2))} hour{'' if found.hours == 1 else 's'}"
+    return f"{plain(round(autoscaling.hours, 2))} hour{'' if autoscaling.hours == 1 else 's'}"
 
 
 def broken_texts(run: OverHours) -> Iterator[str]:
@@ -127,17 +127,17 @@ def autoscaling_section(plan: Plan) -> Section:
     return section("autoscaling", "Autoscaling", *blocks)
 
 
-def _table(found: Autoscaling, fixed: OverHours) -> Table:
+def _table(autoscaling: Autoscaling, fixed: OverHours) -> Table:
     rows = [
         (
             "all the time",
-            f"{found.instances}",
+            f"{autoscaling.instances}",
             ABSENT,
             number(fixed.instance_hours),
             "; ".join(broken_texts(fixed)),
         )
     ]
-    for proposal in found.proposals:
+    for proposal in autoscaling.proposals:
         served = f"{proposal.least} to {proposal.most}" + (
             f", {proposal.warm} warm" if proposal.warm else ""
         )
@@ -157,26 +157,28 @@ def _table(found: Autoscaling, fixed: OverHours) -> Table:
         )
     header = ("target of an instance", "instances", "times", "instance-hours", "limits")
     return Table(
-        caption=f"Rules of a controller over {hours_text(found)}",
+        caption=f"Rules of a controller over {hours_text(autoscaling)}",
         header=header,
         rows=tuple(rows),
         chosen=1,
     )
 
 
-def _reading(found: Autoscaling) -> str:
+def _reading(autoscaling: Autoscaling) -> str:
     part = ""
-    if found.simulated_instances < found.instances:
+    if autoscaling.simulated_instances < autoscaling.instances:
         part = (
-            f" {found.simulated_instances} of {found.instances} instances were simulated, with"
-            " their share of the load."
+            f" {autoscaling.simulated_instances} of {autoscaling.instances} instances were"
+            " simulated, with their share of the load."
         )
     cost = (
-        "" if found.cost is None else f" {sentence_of(f'{_rent(found.cost)} ({found.cost.offer})')}"
+        ""
+        if autoscaling.cost is None
+        else f" {sentence_of(f'{_rent(autoscaling.cost)} ({autoscaling.cost.offer})')}"
     )
     return (
-        f"Each rule was simulated over {whole(found.requests)} requests, with steps as slow as the"
-        f" plan's confidence allows for, after {counted(found.tried, 'run')} of a"
+        f"Each rule was simulated over {whole(autoscaling.requests)} requests, with steps as slow"
+        f" as the plan's confidence allows for, after {counted(autoscaling.tried, 'run')} of a"
         f" search.{part}{cost}"
     )
 
@@ -196,14 +198,14 @@ def existing_title(plan: Plan) -> str:
     )
 
 
-def running(found: Existing) -> str:
+def running(existing: Existing) -> str:
     """What runs on the systems, such as "8 instances of FP8, TP 2, vllm-0.32 on h100-sxm-80gb on 2
     × dgx-h100".
     """
     return "; ".join(
         f"{counted(group.instances, 'instance')} of {name_of(group.deployment)}, on {group.count:,}"
         f" × {group.system}"
-        for group in found.groups
+        for group in existing.groups
         if group.deployment is not None
     )
 
@@ -428,21 +430,21 @@ def _cell(tier: SpeedTier) -> str:
     return f"{number(tier.per_system)} ({number(tier.least)} to {number(tier.most)})"
 
 
-def regions_text(found: Regions) -> str:
+def regions_text(regions: Regions) -> str:
     """Such as "a fleet in each takes 2 + 2 = 4 systems, one for all 3: following the sun saves 1;
     eu causes 60% of the peak …".
     """
-    apart = found.systems_apart
+    apart = regions.systems_apart
     if apart is None:
         saved = "a fleet in each region was not sized"
     else:
-        each = " + ".join(f"{region.systems:,}" for region in found.regions)
-        less = apart - found.systems
+        each = " + ".join(f"{region.systems:,}" for region in regions.regions)
+        less = apart - regions.systems
         saved = (
             f"a fleet in each takes {each} = {counted(apart, 'system')}, one for all"
-            f" {found.systems:,}: following the sun saves {less if less > 0 else 'none'}"
+            f" {regions.systems:,}: following the sun saves {less if less > 0 else 'none'}"
         )
-    return f"{saved}; {'; '.join(map(_region_text, found.regions))}"
+    return f"{saved}; {'; '.join(map(_region_text, regions.regions))}"
 
 
 def _region_text(region: Region) -> str:
@@ -565,25 +567,30 @@ def _systems(planned: int, row: BehindRouter) -> str:
     return f" (it takes {count})" if row.systems > planned else f" ({count} would do)"
 
 
-def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
+def prefix_cache_text(prefix_cache: PrefixCache | None, systems: int) -> str:
     """Such as "62% of prompt tokens come from the cache behind session, 31% behind random; without
     a cache 5 systems in place of 3".
     """
-    if found is None:
+    if prefix_cache is None:
         return ""
-    shown = f" behind {_named(found.router)}" if found.instances > 1 else ""
-    if found.simulated_instances < found.instances:
-        shown += f" ({found.simulated_instances} of {found.instances} instances simulated)"
-    clauses = [f"{percent(found.hit_rate)} of prompt tokens come from the cache{shown}"]
-    if found.other_hit_rate is not None:
-        clauses.append(f"behind {_named(found.other_router)} {percent(found.other_hit_rate)}")
-    if found.without_systems is None:
+    shown = f" behind {_named(prefix_cache.router)}" if prefix_cache.instances > 1 else ""
+    if prefix_cache.simulated_instances < prefix_cache.instances:
+        shown += (
+            f" ({prefix_cache.simulated_instances} of {prefix_cache.instances} instances simulated)"
+        )
+    clauses = [f"{percent(prefix_cache.hit_rate)} of prompt tokens come from the cache{shown}"]
+    if prefix_cache.other_hit_rate is not None:
+        clauses.append(
+            f"behind {_named(prefix_cache.other_router)} {percent(prefix_cache.other_hit_rate)}"
+        )
+    if prefix_cache.without_systems is None:
         without = "no number of systems of this deployment would hold the limits"
-    elif found.without_systems == systems:
+    elif prefix_cache.without_systems == systems:
         without = f"as many, {counted(systems, 'system')}"
     else:
         without = (
-            f"{counted(found.without_systems, 'system')} of this deployment in place of {systems}"
+            f"{counted(prefix_cache.without_systems, 'system')} of this deployment in place of"
+            f" {systems}"
         )
     return "; ".join([*clauses, f"without a cache {without}"])
 
@@ -625,17 +632,18 @@ def sessions_text(plan: Plan) -> str:
     )
 
 
-def _tiers(plan: Plan, held: HeldSessions) -> list[str]:
+def _tiers(plan: Plan, held_sessions: HeldSessions) -> list[str]:
     """What each memory below the KV cache buys, such as "host memory (vllm: 1,600 GB at 445 GB/s)
     raises 12.7 a system to 21.3 and …".
     """
     clauses = []
-    for before, tier in pairwise(held.tiers):
+    for before, tier in pairwise(held_sessions.tiers):
         size = (
             f"{number(tier.bytes_per_instance / 1e9)} GB at"
             f" {number((tier.bytes_per_second or 0.0) / 1e9)} GB/s an instance"
         )
-        where = f"{MEMORIES.get(tier.name, tier.name)} ({held.offloader or 'write-back'}, {size})"
+        offloader = held_sessions.offloader or "write-back"
+        where = f"{MEMORIES.get(tier.name, tier.name)} ({offloader}, {size})"
         if (
             before.per_system is None
             or before.systems is None
@@ -658,14 +666,14 @@ def _tiers(plan: Plan, held: HeldSessions) -> list[str]:
     return clauses
 
 
-def _cost(held: HeldSessions, demand: Demand, way: WayCost) -> str:
+def _cost(held_sessions: HeldSessions, demand: Demand, way: WayCost) -> str:
     engineers, hours = demand.source.engineers, demand.source.working_hours or 8.0
     days = sum(
         1
         for hour in range(0, 168, 24)
         if demand.profile is None or any(demand.profile[hour : hour + 24])
     )
-    sessions = held.at_once * WEEKS * days * hours * 3600 / held.seconds
+    sessions = held_sessions.at_once * WEEKS * days * hours * 3600 / held_sessions.seconds
     usd_per_session = (way.total_usd_per_year or 0.0) / sessions
     month = (
         ""

@@ -80,14 +80,14 @@ def value_text(limit: Limit, value: float) -> str:
     )
 
 
-def attained_text(one: Attained) -> str:
+def attained_text(attainment: Attained) -> str:
     """Such as "95%: TTFT ≤ 500 ms & TPOT ≤ 50 ms: met by 97.1% of requests (96.2 to 97.8%), goodput
     11.6 requests/s".
     """
-    between = f"{100 * one.low:.3g} to {100 * one.high:.3g}%"
+    between = f"{100 * attainment.low:.3g} to {100 * attainment.high:.3g}%"
     return (
-        f"{one.limits}: met by {100 * one.share:.3g}% of requests ({between}), goodput"
-        f" {number(one.requests_per_second)} requests/s"
+        f"{attainment.limits}: met by {100 * attainment.share:.3g}% of requests ({between}),"
+        f" goodput {number(attainment.requests_per_second)} requests/s"
     )
 
 

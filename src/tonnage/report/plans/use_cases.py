@@ -52,7 +52,7 @@ NOBODY = "no arrangement is possible"
 MOST_NEAREST = 3  # GPUs whose nearest deployment the answer names where there is none
 
 
-def use_cases_screen(found: UseCases, page: str = "report") -> Document:
+def use_cases_screen(use_cases: UseCases, page: str = "report") -> Document:
     """The first screen: each question, the choice and the other arrangement, and what each use case
     sees.
     """
@@ -60,12 +60,14 @@ def use_cases_screen(found: UseCases, page: str = "report") -> Document:
         f"{option('full')} prints each use case by itself; {option(page)} FILE.html writes the"
         " whole report of each."
     )
-    return Document(sections=fitted(lambda room: (*_head(found, room), section("more", "", more))))
+    return Document(
+        sections=fitted(lambda room: (*_head(use_cases, room), section("more", "", more)))
+    )
 
 
-def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
+def _head(use_cases: UseCases, room: Room) -> tuple[Section, ...]:
     """The question of each use case, the unsure ones, the answer, and what each use case sees."""
-    pairs = list(zip(found.names, found.plans, strict=True))
+    pairs = list(zip(use_cases.names, use_cases.plans, strict=True))
     shown = pairs[: max(room.rows, 1)] if room.clipped else pairs
     questions = tuple(
         (name, "; ".join(_with_limits(row) for row in question_rows(plan))) for name, plan in shown
@@ -81,7 +83,9 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
         if (text := not_sure_text(plan))
     )
     rows = tuple(
-        row for row in (*_answer(found), *_each_alone(found)) if row[0] not in SPARED[: room.spared]
+        row
+        for row in (*_answer(use_cases), *_each_alone(use_cases))
+        if row[0] not in SPARED[: room.spared]
     )
     return (
         section("question", "", Facts((*clipped(questions, room), *rest))),
@@ -90,7 +94,9 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
         section(
             "seen",
             "",
-            None if found.choice is None or not room.rows else _seen(found.choice, room.rows),
+            None
+            if use_cases.choice is None or not room.rows
+            else _seen(use_cases.choice, room.rows),
         ),
     )
 
@@ -100,53 +106,53 @@ def _with_limits(row: tuple[str, str]) -> str:
     return "no limits" if row == ("Limits", "none") else row[1]
 
 
-def use_cases_text(found: UseCases) -> Document:
+def use_cases_text(use_cases: UseCases) -> Document:
     """Write the whole answer for a terminal: the choice, each use case in short, then in full."""
     whole = list[Section]()
-    for name, plan in zip(found.names, found.plans, strict=True):
+    for name, plan in zip(use_cases.names, use_cases.plans, strict=True):
         first, *rest = full_sections(plan)
         whole += [replace(first, title=f"{name}, by itself"), *rest]
-    return document(*use_cases_sections(found), _alone(found), *whole)
+    return document(*use_cases_sections(use_cases), _alone(use_cases), *whole)
 
 
-def use_cases_report(found: UseCases) -> Document:
+def use_cases_report(use_cases: UseCases) -> Document:
     """The answer as a page: the choice, then the whole report of each use case by itself."""
-    named = zip(found.names, found.plans, strict=True)
+    named = zip(use_cases.names, use_cases.plans, strict=True)
     alone = [
         part
         for place, (name, plan) in enumerate(named, 1)
         for part in named_sections(plan, f"{name}, by itself", place)
     ]
-    title = f"{len(found.names)} use cases on one fleet"
+    title = f"{len(use_cases.names)} use cases on one fleet"
     return document(
-        *use_cases_sections(found),
-        _alone(found),
+        *use_cases_sections(use_cases),
+        _alone(use_cases),
         *alone,
         title=title,
-        subtitle=made_by(found.plans[0]),
+        subtitle=made_by(use_cases.plans[0]),
     )
 
 
-def use_cases_why(found: UseCases) -> Document:
+def use_cases_why(use_cases: UseCases) -> Document:
     """Why the fleet is what it is: the two arrangements, and then the reasons of each use case by
     itself.
     """
-    sections = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
-    sections += filter(None, [placement_section(found)])
-    for name, plan in zip(found.names, found.plans, strict=True):
+    sections = [section("use-cases", "Use cases on one fleet", Facts(_answer(use_cases)))]
+    sections += filter(None, [placement_section(use_cases)])
+    for name, plan in zip(use_cases.names, use_cases.plans, strict=True):
         first, *rest = why_text((plan,)).sections
         sections += [replace(first, title=f"{name}, by itself"), *rest]
     return document(*sections)
 
 
-def brief_lines(found: UseCases) -> tuple[str, ...]:
+def brief_lines(use_cases: UseCases) -> tuple[str, ...]:
     """The answer in ten lines at most, none of them folded."""
-    rows = [row for row in _answer(found) if row[0] not in ("Smaller", "Slices", "Hours")]
-    if found.choice is not None:
-        cases = [case for pool in found.choice.pools for case in pool.cases]
+    rows = [row for row in _answer(use_cases) if row[0] not in ("Smaller", "Slices", "Hours")]
+    if use_cases.choice is not None:
+        cases = [case for pool in use_cases.choice.pools for case in pool.cases]
         uses = {
             name: [use_text(use) for case in cases if case.name == name for use in case.limits]
-            for name in found.names
+            for name in use_cases.names
         }
         rows += [(name, "; ".join(texts) or "no limits") for name, texts in uses.items()]
     if len(rows) > BRIEF:
@@ -155,44 +161,44 @@ def brief_lines(found: UseCases) -> tuple[str, ...]:
     return tuple(f"{name:<{column}}{text}" for name, text in rows)
 
 
-def _answer(found: UseCases) -> Rows:
-    rows = [("Answer", answer_text(found)), ("Confidence", _confidence(found))]
-    if found.choice is not None:
-        rows.append(("Placement", placement_text(found, found.choice)))
-        rows.append(("Lost system", lost_text(found, found.choice)))
-        rows.append(("Standby", standbys_text(found.choice)))
-        rows.append(("Cost", cost_together_text(found.choice)))
-        rows.append(("Shares", shares_text(found.choice)))
+def _answer(use_cases: UseCases) -> Rows:
+    rows = [("Answer", answer_text(use_cases)), ("Confidence", _confidence(use_cases))]
+    if use_cases.choice is not None:
+        rows.append(("Placement", placement_text(use_cases, use_cases.choice)))
+        rows.append(("Lost system", lost_text(use_cases, use_cases.choice)))
+        rows.append(("Standby", standbys_text(use_cases.choice)))
+        rows.append(("Cost", cost_together_text(use_cases.choice)))
+        rows.append(("Shares", shares_text(use_cases.choice)))
         titles = {"shared": "Shared", "separate": "Separate", "first-come": "First come"}
-        kinds = {"shared": found.shared, "separate": found.separate}
-        if found.priorities is not None:
-            titles["shared"], kinds["first-come"] = "By priority", found.first_come
-        whys = {"shared": found.not_shared, "first-come": found.not_first_come}
-        rows.append(("Saved", saved_text(found)))
-        rows.append(("Hours", hours_text(found)))
-        rows.append(("Smaller", smaller_systems_text(found.choice)))
-        rows.append(("Slices", slices_text(found, found.choice)))
-        for kind in (kind for kind in kinds if kind != found.chosen):
-            why = whys.get(kind) if found.priorities is not None else None
+        kinds = {"shared": use_cases.shared, "separate": use_cases.separate}
+        if use_cases.priorities is not None:
+            titles["shared"], kinds["first-come"] = "By priority", use_cases.first_come
+        whys = {"shared": use_cases.not_shared, "first-come": use_cases.not_first_come}
+        rows.append(("Saved", saved_text(use_cases)))
+        rows.append(("Hours", hours_text(use_cases)))
+        rows.append(("Smaller", smaller_systems_text(use_cases.choice)))
+        rows.append(("Slices", slices_text(use_cases, use_cases.choice)))
+        for kind in (kind for kind in kinds if kind != use_cases.chosen):
+            why = whys.get(kind) if use_cases.priorities is not None else None
             rows.append((titles[kind], _other_text(kinds[kind], why)))
-        if found.priorities is None:
-            why = found.not_shared
-            models = {plan.scenario.model for plan in found.plans}
-            if why is not None and (why.code != "models" or len(models) < len(found.plans)):
+        if use_cases.priorities is None:
+            why = use_cases.not_shared
+            models = {plan.scenario.model for plan in use_cases.plans}
+            if why is not None and (why.code != "models" or len(models) < len(use_cases.plans)):
                 rows.append(("Not shared", not_shared_text(why)))
-    if found.background is not None:
-        rows.append(("Background", background_text(found.background)))
+    if use_cases.background is not None:
+        rows.append(("Background", background_text(use_cases.background)))
     return tuple(row for row in rows if row[1])
 
 
-def _confidence(found: UseCases) -> str:
+def _confidence(use_cases: UseCases) -> str:
     """The confidence at which every limit of the choice holds; "" where one does not, or none was
     requested.
     """
-    confidences = {plan.scenario.confidence for plan in found.plans}
+    confidences = {plan.scenario.confidence for plan in use_cases.plans}
     uses = (
-        [use for pool in found.choice.pools for case in pool.cases for use in case.limits]
-        if found.choice is not None
+        [use for pool in use_cases.choice.pools for case in pool.cases for use in case.limits]
+        if use_cases.choice is not None
         else []
     )
     shares = ", ".join(
@@ -208,13 +214,13 @@ def _confidence(found: UseCases) -> str:
     return f"every limit of each use case holds at the {shares} asked"
 
 
-def _each_alone(found: UseCases) -> Rows:
+def _each_alone(use_cases: UseCases) -> Rows:
     """What each use case would take on its own systems, what that costs, and what it depends on
     most.
     """
     chosen = [
         (name, plan, plan.choice)
-        for name, plan in zip(found.names, found.plans, strict=True)
+        for name, plan in zip(use_cases.names, use_cases.plans, strict=True)
         if plan.choice is not None
     ]
     rows = (
@@ -229,19 +235,21 @@ def _of_each(texts: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{name}: {text}" for name, text in texts if text)
 
 
-def use_cases_sections(found: UseCases) -> tuple[Section, ...]:
+def use_cases_sections(use_cases: UseCases) -> tuple[Section, ...]:
     """The choice next to the other arrangements, and the limits of each use case."""
-    parts = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
-    parts += filter(None, [placement_section(found)])
-    if found.choice is not None:
+    parts = [section("use-cases", "Use cases on one fleet", Facts(_answer(use_cases)))]
+    parts += filter(None, [placement_section(use_cases)])
+    if use_cases.choice is not None:
         parts.append(
-            section("seen", "Limits and latencies", _seen(found.choice), Text(BOUND, tone="note"))
+            section(
+                "seen", "Limits and latencies", _seen(use_cases.choice), Text(BOUND, tone="note")
+            )
         )
     return tuple(parts)
 
 
-def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
-    """A row for each limit of each use case; of more than ``most`` the most used ones."""
+def _seen(choice: Arrangement, most_rows: int | None = None) -> Table | None:
+    """A row for each limit of each use case; of more than ``most_rows`` the most used ones."""
     rows: list[tuple[float, tuple[str, ...]]] = []
     for pool in choice.pools:
         for case in pool.cases:
@@ -263,7 +271,9 @@ def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
             if not case.limits:
                 rows.append((0.0, (*head, "none", ABSENT, ABSENT, *latencies)))
     most_used = (
-        rows if most is None else [row for row in rows if row in sorted(rows, reverse=True)[:most]]
+        rows
+        if most_rows is None
+        else [row for row in rows if row in sorted(rows, reverse=True)[:most_rows]]
     )
     rest_note = (
         f"… and {counted(len(rows) - len(most_used), 'more limit')}, less used"
@@ -288,10 +298,10 @@ def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
     )
 
 
-def _alone(found: UseCases) -> Section:
+def _alone(use_cases: UseCases) -> Section:
     """State what each use case would take by itself on its own systems."""
     rows = []
-    for name, plan in zip(found.names, found.plans, strict=True):
+    for name, plan in zip(use_cases.names, use_cases.plans, strict=True):
         best, question = plan.choice, dict(question_rows(plan))
         counts = (
             (ABSENT,) * 3
@@ -306,9 +316,9 @@ def _alone(found: UseCases) -> Section:
     return section("alone", "Each by itself", table)
 
 
-def systems_text(found: Arrangement) -> str:
+def systems_text(arrangement: Arrangement) -> str:
     """Such as "2 × dgx-h100"."""
-    return " + ".join(f"{system.systems:,} × {system.system}" for system in found.systems)
+    return " + ".join(f"{system.systems:,} × {system.system}" for system in arrangement.systems)
 
 
 def pool_text(pool: UseCasePool) -> str:
@@ -321,19 +331,22 @@ def pool_text(pool: UseCasePool) -> str:
     )
 
 
-def arrangement_text(found: Arrangement) -> str:
+def arrangement_text(arrangement: Arrangement) -> str:
     """The systems, and what runs on them, in one line."""
     return (
-        f"{systems_text(found)} ({counted(found.gpus_in_use, 'GPU')} of {found.gpus:,} in use):"
-        f" {'; '.join(map(pool_text, found.pools))}"
+        f"{systems_text(arrangement)} ({counted(arrangement.gpus_in_use, 'GPU')} of"
+        f" {arrangement.gpus:,} in use): {'; '.join(map(pool_text, arrangement.pools))}"
     )
 
 
-def cost_together_text(found: Arrangement) -> str:
+def cost_together_text(arrangement: Arrangement) -> str:
     """What all its systems cost a year, owned or rented, the cheaper first; "" where no price is
     known.
     """
-    ways = ((found.owned_usd_per_year, "on-prem"), (found.rented_usd_per_year, "cloud GPUs"))
+    ways = (
+        (arrangement.owned_usd_per_year, "on-prem"),
+        (arrangement.rented_usd_per_year, "cloud GPUs"),
+    )
     priced = sorted((usd, name) for usd, name in ways if usd is not None)
     return "; ".join(
         f"{name} {dollars(usd)} USD{'' if place else ' a year'}"
@@ -341,32 +354,32 @@ def cost_together_text(found: Arrangement) -> str:
     )
 
 
-def shares_text(found: Arrangement) -> str:
+def shares_text(arrangement: Arrangement) -> str:
     """State what each use case uses at the peak and in a year, and pays of the owned systems."""
     return "; ".join(
         f"{share.name} {percent(share.at_peak)} of the peak, {percent(share.over_year)} of the year"
         + ("" if share.usd_per_year is None else f", {dollars(share.usd_per_year)} USD a year")
-        for share in (found.shares if len(found.shares) > 1 else ())
+        for share in (arrangement.shares if len(arrangement.shares) > 1 else ())
     )
 
 
-def standbys_text(found: Arrangement) -> str:
+def standbys_text(arrangement: Arrangement) -> str:
     """Standby systems for failures; where there are several kinds of systems or pools, of each by
     its name.
     """
-    if len(found.standby) < 2:
-        return "".join(map(standby_text, found.standby))
-    names = [system.system for system in found.systems]
-    if found.standby[0].unit == "instance":
+    if len(arrangement.standby) < 2:
+        return "".join(map(standby_text, arrangement.standby))
+    names = [system.system for system in arrangement.systems]
+    if arrangement.standby[0].unit == "instance":
         names = [
             pool_text(pool)
-            for group in found.systems
-            for pool in found.pools
+            for group in arrangement.systems
+            for pool in arrangement.pools
             if pool.system == group.system
         ]
     return "; ".join(
         f"{name}: {standby_text(standby)}"
-        for name, standby in zip(names, found.standby, strict=True)
+        for name, standby in zip(names, arrangement.standby, strict=True)
     )
 
 
@@ -380,11 +393,13 @@ def use_text(use: LimitUse) -> str:
     )
 
 
-def _other_text(other: Arrangement | None, why: NotShared | None) -> str:
+def _other_text(other_arrangement: Arrangement | None, why: NotShared | None) -> str:
     """Describe an arrangement that is not chosen, with its cost, or why there is none."""
-    if other is None:
+    if other_arrangement is None:
         return "" if why is None else f"not possible: {not_shared_text(why)}"
-    return "; ".join(filter(None, (arrangement_text(other), cost_together_text(other))))
+    return "; ".join(
+        filter(None, (arrangement_text(other_arrangement), cost_together_text(other_arrangement)))
+    )
 
 
 def background_text(job: Background) -> str:
@@ -399,30 +414,33 @@ def background_text(job: Background) -> str:
     )
 
 
-def saved_text(found: UseCases) -> str:
+def saved_text(use_cases: UseCases) -> str:
     """What the choice saves against a fleet for each use case; of priorities, what one pool by
     priority saves against a pool for each and against first come, first served.
     """
-    if found.priorities is None:
-        return _saved_together(found)
-    if found.shared is None:
+    if use_cases.priorities is None:
+        return _saved_together(use_cases)
+    if use_cases.shared is None:
         return ""
-    alternatives = {"a pool for each": found.separate, "first come, first served": found.first_come}
+    alternatives = {
+        "a pool for each": use_cases.separate,
+        "first come, first served": use_cases.first_come,
+    }
     texts = [
-        f"{_saved(found.shared, arrangement)} against {name}"
+        f"{_saved(use_cases.shared, arrangement)} against {name}"
         for name, arrangement in alternatives.items()
         if arrangement
     ]
-    if found.first_come is None and found.background is None:
+    if use_cases.first_come is None and use_cases.background is None:
         texts.append("first come, first served breaks a limit on as many GPUs")
     return "; ".join(texts)
 
 
-def _saved_together(found: UseCases) -> str:
+def _saved_together(use_cases: UseCases) -> str:
     """Systems and money that the choice saves against a fleet for each use case; "" of an old
     file.
     """
-    apart, together = found.alone, found.choice
+    apart, together = use_cases.alone, use_cases.choice
     if apart is None or together is None:
         return ""
     systems = [sum(kind.systems for kind in fleet.systems) for fleet in (apart, together)]
@@ -440,15 +458,16 @@ def _saved_together(found: UseCases) -> str:
     return f"{', '.join(parts)} against {fleets}"
 
 
-def pool_name(found: UseCases, arrangement: Arrangement, place: int) -> str:
+def pool_name(use_cases: UseCases, arrangement: Arrangement, place: int) -> str:
     """The use cases of a pool."""
-    return " and ".join(found.served(arrangement, place))
+    return " and ".join(use_cases.served(arrangement, place))
 
 
-def contents_text(found: UseCases, arrangement: Arrangement, part: Placed) -> str:
+def contents_text(use_cases: UseCases, arrangement: Arrangement, part: Placed) -> str:
     """The instances of a system, such as "2 × big (TP 4) + 3 × small (TP 1)"."""
     texts = [
-        f"{count} × {pool_name(found, arrangement, place)} ({arrangement.pools[place].parallelism})"
+        f"{count} × {pool_name(use_cases, arrangement, place)}"
+        f" ({arrangement.pools[place].parallelism})"
         for place, count in enumerate(part.instances)
         if count
     ]
@@ -461,23 +480,23 @@ def placed_systems(part: Placed) -> str:
     return f"{part.system} {part.first:,}" + (f" to {last:,}" if part.systems > 1 else "")
 
 
-def _contents(found: UseCases, arrangement: Arrangement, part: Placed) -> str:
+def _contents(use_cases: UseCases, arrangement: Arrangement, part: Placed) -> str:
     """The instances of each system, and where one instance spans several, of how many."""
     per = "" if part.systems == 1 else " each"
     if part.spans > 1:
         per = f", an instance on {part.spans} systems"
-    return f"{contents_text(found, arrangement, part)}{per}"
+    return f"{contents_text(use_cases, arrangement, part)}{per}"
 
 
 MOST_PLACED = 6  # Groups of equal systems that the line names
 
 
-def placement_text(found: UseCases, arrangement: Arrangement) -> str:
+def placement_text(use_cases: UseCases, arrangement: Arrangement) -> str:
     """Which system holds which instances, in one line; "" where one pool fills all of them."""
     if len(arrangement.pools) < 2:
         return ""
     texts = [
-        f"{placed_systems(part)}: {_contents(found, arrangement, part)}"
+        f"{placed_systems(part)}: {_contents(use_cases, arrangement, part)}"
         + (
             f", {counted(part.free_gpus, 'GPU')} free"
             if part.free_gpus and any(part.instances)
@@ -489,7 +508,7 @@ def placement_text(found: UseCases, arrangement: Arrangement) -> str:
     return "; ".join([*texts, *([f"… and {more} more kinds of contents"] if more > 0 else [])])
 
 
-def lost_text(found: UseCases, arrangement: Arrangement) -> str:
+def lost_text(use_cases: UseCases, arrangement: Arrangement) -> str:
     """What the loss of one system takes at worst, and whether that finds free GPUs elsewhere; ""
     where one pool fills all systems.
     """
@@ -497,7 +516,7 @@ def lost_text(found: UseCases, arrangement: Arrangement) -> str:
     if lost is None or len(arrangement.pools) < 2:
         return ""
     taken = [
-        f"{count} of {pool.instances} {pool_name(found, arrangement, place)}"
+        f"{count} of {pool.instances} {pool_name(use_cases, arrangement, place)}"
         for place, (count, pool) in enumerate(zip(lost.instances, arrangement.pools, strict=True))
         if count
     ]
@@ -507,7 +526,7 @@ def lost_text(found: UseCases, arrangement: Arrangement) -> str:
     if lost.without_gpus == lost.instances:
         return f"takes {_listed(taken)} at worst, without free GPUs for them elsewhere; {adds}"
     without = [
-        f"{count} {pool_name(found, arrangement, place)}"
+        f"{count} {pool_name(use_cases, arrangement, place)}"
         for place, count in enumerate(lost.without_gpus)
         if count
     ]
@@ -519,16 +538,16 @@ def _listed(texts: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def placement_section(found: UseCases) -> Section | None:
+def placement_section(use_cases: UseCases) -> Section | None:
     """Which system holds which instances, as a table."""
-    arrangement = found.choice
+    arrangement = use_cases.choice
     if arrangement is None or not arrangement.placement:
         return None
     rows = tuple(
         (
             placed_systems(part),
             f"{part.systems:,}",
-            _contents(found, arrangement, part),
+            _contents(use_cases, arrangement, part),
             f"{part.free_gpus:,}" if part.systems == 1 else f"{part.free_gpus:,} each",
         )
         for part in arrangement.placement
@@ -562,7 +581,7 @@ SLIGHT = 0.3
 """Share of one instance below which a use case may do with a slice of its GPU."""
 
 
-def slices_text(found: UseCases, arrangement: Arrangement) -> str:
+def slices_text(use_cases: UseCases, arrangement: Arrangement) -> str:
     """Use cases that hardly use their GPUs, each of which MIG could divide; "" where fewer than two
     do.
     """
@@ -577,7 +596,7 @@ def slices_text(found: UseCases, arrangement: Arrangement) -> str:
         return ""
     count, profile = slices
     used = [
-        f"{pool_name(found, arrangement, place)} {percent(pool.instances_exact)}"
+        f"{pool_name(use_cases, arrangement, place)} {percent(pool.instances_exact)}"
         for pool, place in slight
     ]
     return (
@@ -586,20 +605,20 @@ def slices_text(found: UseCases, arrangement: Arrangement) -> str:
     )
 
 
-def hours_text(found: UseCases) -> str:
+def hours_text(use_cases: UseCases) -> str:
     """By how much the hourly loads of the use cases together stay below the sum of their peaks; ""
     where not all have such a profile, or their peaks come together.
     """
-    profiles = [plan.demand.profile or () for plan in found.plans]
+    profiles = [plan.demand.profile or () for plan in use_cases.plans]
     if (
-        found.priorities is not None
+        use_cases.priorities is not None
         or len({len(profile) for profile in profiles}) > 1
         or not profiles[0]
     ):
         return ""
     shares = [[rate / max(profile) for rate in profile] for profile in profiles]
     gpus = [
-        share.at_peak for share in (found.choice.shares if found.choice is not None else ())
+        share.at_peak for share in (use_cases.choice.shares if use_cases.choice is not None else ())
     ] or [1 / len(shares)] * len(shares)
     hours = [
         math.fsum(part * share[hour] for part, share in zip(gpus, shares, strict=True))
@@ -610,7 +629,7 @@ def hours_text(found: UseCases) -> str:
         return ""
     peaks = [
         f"{name} in hour {share.index(1.0)}"
-        for name, share in zip(found.names, shares, strict=True)
+        for name, share in zip(use_cases.names, shares, strict=True)
     ]
     return (
         f"the peaks are at different hours ({_listed(peaks)}), and in the busiest hour"
@@ -622,12 +641,12 @@ SAME_HOURS = 0.95
 """Share of the GPUs at work in the busiest hour above which the peaks count as at the same time."""
 
 
-def _saved(shared: Arrangement, other: Arrangement) -> str:
+def _saved(shared: Arrangement, other_arrangement: Arrangement) -> str:
     """Systems and GPUs in use that an arrangement saves against another one."""
-    systems = sum(kind.systems for kind in other.systems) - sum(
+    systems = sum(kind.systems for kind in other_arrangement.systems) - sum(
         kind.systems for kind in shared.systems
     )
-    gpus = other.gpus_in_use - shared.gpus_in_use
+    gpus = other_arrangement.gpus_in_use - shared.gpus_in_use
     parts = [f"{counted(systems, 'system')}"] if systems > 0 else []
     parts += [f"{counted(gpus, 'GPU')} in use"] if gpus > 0 else []
     return " and ".join(parts) or "nothing"
@@ -657,22 +676,24 @@ def not_shared_text(why: NotShared) -> str:
     return f"in one pool on the {why.gpus:,} GPUs of the separate ones, {broken}"
 
 
-def answer_text(found: UseCases) -> str:
+def answer_text(use_cases: UseCases) -> str:
     """Name the choice in one line; else the use case without an answer, and what comes nearest."""
-    if found.choice is None:
-        alone = dict(zip(found.names, found.plans, strict=True))
-        case = "" if found.not_shared is None else found.not_shared.case
+    if use_cases.choice is None:
+        alone = dict(zip(use_cases.names, use_cases.plans, strict=True))
+        case = "" if use_cases.not_shared is None else use_cases.not_shared.case
         if case not in alone:
             return NOBODY
         nearest = "; ".join(left_out_texts(alone[case])[:MOST_NEAREST])
         inside = f"{NOBODY}: {case} has no deployment inside its limits by itself"
         return f"{inside}; nearest: {nearest}" if nearest else inside
-    how = "one pool for all" if len(found.choice.pools) == 1 else "one pool for each model"
-    if found.chosen == "separate":
+    how = "one pool for all" if len(use_cases.choice.pools) == 1 else "one pool for each model"
+    if use_cases.chosen == "separate":
         how = "a pool for each"
-    if found.chosen == "first-come":
+    if use_cases.chosen == "first-come":
         how = f"{how}, first come, first served"
-    elif found.priorities is not None and found.chosen == "shared":
-        order = sorted(zip(found.priorities, found.names, strict=True), key=lambda pair: pair[0])
+    elif use_cases.priorities is not None and use_cases.chosen == "shared":
+        order = sorted(
+            zip(use_cases.priorities, use_cases.names, strict=True), key=lambda pair: pair[0]
+        )
         how = f"{how}, by priority: {', '.join(name for _, name in order)}"
-    return f"{arrangement_text(found.choice)}; {how}"
+    return f"{arrangement_text(use_cases.choice)}; {how}"

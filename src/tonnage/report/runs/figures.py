@@ -81,17 +81,17 @@ def between_edges(low: float, high: float) -> str:
     return plain(low) if high - low <= 1 and low == round(low) else f"{plain(low)}–{plain(high)}"
 
 
-def edges(values: NDArray[np.float64] | NDArray[np.int64], most: int) -> tuple[float, ...]:
-    """Round edges that hold all values, about ``most`` bins; values of 1 and more that are far
+def edges(values: NDArray[np.float64] | NDArray[np.int64], bins: int) -> tuple[float, ...]:
+    """Round edges that hold all values, about ``bins`` bins; values of 1 and more that are far
     apart get bins that grow.
     """
     low, high = float(values.min()), float(values.max())
     if low == high:
         return (low, low + 1)
     return (
-        log_ticks(low, high, most)
+        log_ticks(low, high, bins)
         if low >= 1 and high > FAR_APART * low
-        else nice_ticks(low, high, most)
+        else nice_ticks(low, high, bins)
     )
 
 
@@ -129,12 +129,12 @@ def binned(
             )
 
 
-def every_nth(values: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """At most ``most`` of the values, evenly spaced."""
+def every_nth(values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """At most ``count`` of the values, evenly spaced."""
     return (
         values
-        if values.size <= most
-        else values[np.linspace(0, values.size - 1, most).astype(np.int64)]
+        if values.size <= count
+        else values[np.linspace(0, values.size - 1, count).astype(np.int64)]
     )
 
 

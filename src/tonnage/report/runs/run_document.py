@@ -82,17 +82,17 @@ def _by(run: ShownRun) -> str:
     return f"{run.kind.capitalize()} by Tonnage {source.get('tonnage', '')}".rstrip() + day
 
 
-def _of_several(one: Section, place: int, run: ShownRun) -> Section:
+def _of_several(section: Section, place: int, run: ShownRun) -> Section:
     """A section of one run of several: under its load, and all but the first of each folded, and
     not in the list of parts.
     """
-    title = load_words(run) if one.key == "answer" else f"{load_words(run)}: {one.title}"
+    title = load_words(run) if section.key == "answer" else f"{load_words(run)}: {section.title}"
     return replace(
-        one,
-        key=f"{one.key}-{place}",
+        section,
+        key=f"{section.key}-{place}",
         title=title,
-        listed=one.key == "answer",
-        folded=one.key != "answer",
+        listed=section.key == "answer",
+        folded=section.key != "answer",
     )
 
 
@@ -202,15 +202,15 @@ def _slope(line: Mapping[str, float] | None, what: str, otherwise: str) -> Text:
     )
 
 
-def _position(run: ShownRun, found: Mapping[str, Any]) -> tuple[Block | None, ...]:
-    drawn = gaps_by_position(run, found)
+def _position(run: ShownRun, document: Mapping[str, Any]) -> tuple[Block | None, ...]:
+    drawn = gaps_by_position(run, document)
     if drawn is None:
         return (Text(NO_GAPS, tone="note"),)
     otherwise = "No drift of ITL: that takes 20 completed requests with outputs of some length."
     note = None if run.tokens is not None else Text(NO_TOKENS, tone="note")
     return (
         _slope(
-            found["itl_ms_per_1000_output_tokens"],
+            document["itl_ms_per_1000_output_tokens"],
             "of ITL per 1,000 output tokens, the drift",
             otherwise,
         ),
@@ -219,8 +219,8 @@ def _position(run: ShownRun, found: Mapping[str, Any]) -> tuple[Block | None, ..
     )
 
 
-def _limits(found: Mapping[str, Any]) -> tuple[Block, ...]:
-    limits = found["limits_tokens"]
+def _limits(document: Mapping[str, Any]) -> tuple[Block, ...]:
+    limits = document["limits_tokens"]
     if limits is None:
         return ()
     prompt, output, both = (

@@ -95,7 +95,7 @@ def _write(path: str | Path, text: str, where: str) -> None:
         ) from fault
 
 
-def html(made: Document) -> str:
+def html(document: Document) -> str:
     """Write a document as an HTML page."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
@@ -104,30 +104,30 @@ def html(made: Document) -> str:
     )
     links = "".join(
         f'<li><a href="#{escape(s.key)}">{escape(s.title)}</a></li>'
-        for s in made.sections
+        for s in document.sections
         if s.listed
     )
-    first, rest = made.sections[0], made.sections[1:]
+    first, rest = document.sections[0], document.sections[1:]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=False)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(made.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"<title>{escape(document.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         '<a class="skip" href="#answer">To the answer</a>\n'
         f'<nav aria-label="Parts of this report"><ul>{links}</ul></nav>\n<main>\n<div'
         ' class="first">\n'
-        f"<header><p>{escape(made.subtitle)}</p><h1>{_words(made.title)}</h1></header>\n{_section(first)}</div>\n"
+        f"<header><p>{escape(document.subtitle)}</p><h1>{_words(document.title)}</h1></header>\n{_section(first)}</div>\n"
         f"{''.join(_section(section) for section in rest)}</main>\n"
         f'<div id="tip" role="status" hidden></div>\n<script>{script}</script>\n</body>\n</html>\n'
     )
 
 
-def piece(made: Document) -> str:
+def piece(document: Document) -> str:
     """A document as a part of a foreign page, such as a notebook: the first section and the first
     figure open, the others folded.
     """
-    heading = f"<header><h1>{_words(made.title)}</h1></header>\n" if made.title else ""
-    sections = [section for section in made.sections if section.blocks]
+    heading = f"<header><h1>{_words(document.title)}</h1></header>\n" if document.title else ""
+    sections = [section for section in document.sections if section.blocks]
     drawings = [
         section
         for section in sections

@@ -177,7 +177,11 @@ class Ranks:
         if first.ends > until:
             return False
         for engine in self.engines:
-            engine.end(engine.step or Step())
+            step = engine.step or Step()
+            before = engine.seen
+            engine.end(step)
+            if not engine.tokens_of(step):  # clients see nothing of it
+                engine.seen = before
         return True
 
     def _begin(self, busy: Sequence[bool]) -> bool:

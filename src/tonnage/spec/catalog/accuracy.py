@@ -115,14 +115,14 @@ def read_scores(tables: object) -> Mapping[str, tuple[QualityScore, ...]]:
     return MappingProxyType({model: tuple(scores.values()) for model, scores in by_model.items()})
 
 
-def _faults(score: QualityScore, known: bool) -> list[str]:
-    """What is wrong with a score; ``known`` where the publication gives one of the same model and
-    benchmark already.
+def _faults(score: QualityScore, is_known: bool) -> list[str]:
+    """What is wrong with a score; ``is_known`` where the publication gives one of the same model
+    and benchmark already.
     """
     checks = {
         "has no source, no date or no setting": not (score.source and score.date and score.setting),
         f"{score.score:g} is not between 0 and 100": not 0 < score.score <= 100,
-        "stands there twice": known,
+        "stands there twice": is_known,
     }
     return [fault for fault, holds in checks.items() if holds]
 

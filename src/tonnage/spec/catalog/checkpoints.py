@@ -223,6 +223,7 @@ METHODS = {
 compressed-tensors for other formats."""
 
 
+@cache
 def _named_after(model: Model) -> tuple[Checkpoint, ...]:
     """The repository whose config.json the model's figures are from; empty where there is none."""
     spellings = (
@@ -265,7 +266,7 @@ def reads(engines: Sequence[str], engine: EnginePreset) -> bool:
 
 
 def published(
-    model: str, wanted: Precision, engine: EnginePreset, vendor: str = "NVIDIA"
+    model: str, precision: Precision, engine: EnginePreset, vendor: str = "NVIDIA"
 ) -> Checkpoint | None:
     """The published checkpoint of a model in a number format that an engine reads; None if none is
     known.
@@ -275,10 +276,10 @@ def published(
     preferred: per-tensor scales run on every GPU with FP8, block scales do not.
     """
 
-    def rank(one: Checkpoint) -> tuple[bool, bool]:
+    def rank(checkpoint: Checkpoint) -> tuple[bool, bool]:
         return (
-            not same_weights(one.format, wanted.weights),
-            engine.family == "tensorrt-llm" and one.method != "modelopt",
+            not same_weights(checkpoint.format, precision.weights),
+            engine.family == "tensorrt-llm" and checkpoint.method != "modelopt",
         )
 
     checkpoints = [
@@ -290,8 +291,8 @@ def published(
     near = [
         checkpoint
         for checkpoint in checkpoints
-        if same_weights(checkpoint.format.partition("+")[0], wanted.weight_format)
-        and SPARSE not in wanted.weights
+        if same_weights(checkpoint.format.partition("+")[0], precision.weight_format)
+        and SPARSE not in precision.weights
     ]
     return min(near, key=rank, default=None)
 
@@ -358,16 +359,16 @@ def same_weights(first: str, second: str) -> bool:
     return first == second or {first, second} <= set(HALF)
 
 
-def quantised_at_start(model: str, wanted: Precision, engine: EnginePreset) -> tuple[str, ...]:
+def quantised_at_start(model: str, precision: Precision, engine: EnginePreset) -> tuple[str, ...]:
     """The arguments with which an engine quantises the 16-bit checkpoint at start; empty if it
     cannot.
     """
-    words = () if engine.launch is None else engine.launch.quantizing(wanted.weights)
-    return () if wanted.experts_only and not find_model(model).is_moe else words
+    words = () if engine.launch is None else engine.launch.quantizing(precision.weights)
+    return () if precision.experts_only and not find_model(model).is_moe else words
 
 
 def loaded(
-    named: Model, wanted: Precision, engine: EnginePreset, vendor: str
+    named: Model, precision: Precision, engine: EnginePreset, vendor: str
 ) -> tuple[str, tuple[str, ...]]:
     """The repository that an engine loads of a model, and the arguments that make it quantise that
     at start.
@@ -375,13 +376,13 @@ def loaded(
     It is the one by which the model was named where that is in the format, and the model's own name
     where no repository is known.
     """
-    if named.repository and same_weights(named.released, wanted.weights):
+    if named.repository and same_weights(named.released, precision.weights):
         return named.repository, ()
     model = named.name
-    checkpoint = published(model, wanted, engine, vendor)
+    checkpoint = published(model, precision, engine, vendor)
     if checkpoint is not None:
         return checkpoint.repository, ()
-    words, half = quantised_at_start(model, wanted, engine), half_of(model)
+    words, half = quantised_at_start(model, precision, engine), half_of(model)
     return (half.repository, words) if words and half is not None else (model, ())
 
 
@@ -390,15 +391,15 @@ def half_of(model: str) -> Checkpoint | None:
     return next((checkpoint for checkpoint in find_checkpoints(model) if checkpoint.half), None)
 
 
-def loadable(model: str, wanted: Precision, engine: EnginePreset, vendor: str) -> bool:
+def loadable(model: str, precision: Precision, engine: EnginePreset, vendor: str) -> bool:
     """Whether an engine has a checkpoint to load: a published one, one that it makes at start, or a
     folder of a model in 16 bits.
     """
-    own_folder = same_weights(wanted.weights, HALF[0]) and not find_checkpoints(model)
+    own_folder = same_weights(precision.weights, HALF[0]) and not find_checkpoints(model)
     return (
         own_folder
-        or published(model, wanted, engine, vendor) is not None
-        or bool(quantised_at_start(model, wanted, engine))
+        or published(model, precision, engine, vendor) is not None
+        or bool(quantised_at_start(model, precision, engine))
     )
 
 

@@ -170,20 +170,20 @@ class _Reading:
             )
         return changes
 
-    def _hosting(self, raw: Mapping[str, Any], found: dict[str, Any], where: str) -> None:
+    def _hosting(self, raw: Mapping[str, Any], prices: dict[str, Any], where: str) -> None:
         """One price of hosting takes the place of the other, and a sum for a system is taken to
         hold the electricity.
         """
         hosting_keys = [key for key in HOSTING if key in raw]
-        if len([key for key in hosting_keys if found.get(key) is not None]) > 1:
+        if len([key for key in hosting_keys if prices.get(key) is not None]) > 1:
             self.problems.append(
                 f"{_joined(where, hosting_keys[0])}: {hosting_keys[1]} is given too; give hosting"
                 " once"
             )
         if hosting_keys:
-            found.update({key: None for key in HOSTING if key not in raw})
-        if found.get("hosting_usd_per_system_year") is not None and not self.catalog:
-            found["power_in_hosting"] = True
+            prices.update({key: None for key in HOSTING if key not in raw})
+        if prices.get("hosting_usd_per_system_year") is not None and not self.catalog:
+            prices["power_in_hosting"] = True
 
     def _general(self, raw: object, key: str, path: str) -> Figure | None:
         if _none(raw):
@@ -198,11 +198,11 @@ class _Reading:
             )
         return figure
 
-    def _choices(self, raw: Mapping[str, Any], found: dict[str, Any], where: str) -> None:
-        if found.get("power_usd_per_kwh") is not None and not self.catalog:
-            found["power_in_hosting"] = False  # a price for power is given to be paid
+    def _choices(self, raw: Mapping[str, Any], prices: dict[str, Any], where: str) -> None:
+        if prices.get("power_usd_per_kwh") is not None and not self.catalog:
+            prices["power_in_hosting"] = False  # a price for power is given to be paid
         if "power_in_hosting" in raw:
-            found["power_in_hosting"] = raw["power_in_hosting"]
+            prices["power_in_hosting"] = raw["power_in_hosting"]
             if not isinstance(raw["power_in_hosting"], bool):
                 self.problems.append(
                     f"{_joined(where, 'power_in_hosting')}: '{raw['power_in_hosting']}' is neither"
@@ -210,7 +210,7 @@ class _Reading:
                 )
         if "cloud_offer" in raw:
             if isinstance(raw["cloud_offer"], str) and raw["cloud_offer"].strip():
-                found["cloud_offer"] = raw["cloud_offer"]
+                prices["cloud_offer"] = raw["cloud_offer"]
             else:
                 self.problems.append(
                     f"{_joined(where, 'cloud_offer')}: '{raw['cloud_offer']}' is not the name of an"
@@ -422,11 +422,11 @@ class _Reading:
             self.problems.append(f"{path}: {error}")
             return None
 
-    def _known(self, raw: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    def _known(self, raw: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
         self.problems += [
-            f"{_joined(where, key)}: unknown key; one of: {', '.join(known)}"
+            f"{_joined(where, key)}: unknown key; one of: {', '.join(keys)}"
             for key in raw
-            if key not in known
+            if key not in keys
         ]
 
     def _is_mapping(self, raw: object, path: str) -> bool:

@@ -325,18 +325,18 @@ def _words(spelling: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\d+x\d+b|\d+(?:\.\d+)*[a-z]*|[a-z]+", bare)) or ("",)
 
 
-def _holds(words: tuple[str, ...], known: tuple[str, ...]) -> bool:
+def _holds(words: tuple[str, ...], name: tuple[str, ...]) -> bool:
     """Whether a name holds all words of a known one in their order, its first size among them, and
     no other version of its family.
     """
-    if known[0] not in words:
+    if name[0] not in words:
         return False
-    rest = words[words.index(known[0]) :]
-    if rest[1:2] and rest[1][0].isdigit() and rest[1:2] != known[1:2]:
+    rest = words[words.index(name[0]) :]
+    if rest[1:2] and rest[1][0].isdigit() and rest[1:2] != name[1:2]:
         return False
-    if next(filter(_SIZE.fullmatch, rest), "") != next(filter(_SIZE.fullmatch, known)):
+    if next(filter(_SIZE.fullmatch, rest), "") != next(filter(_SIZE.fullmatch, name)):
         return False
-    if any(word.endswith("b") and _SIZE.fullmatch(word) and word not in known for word in words):
+    if any(word.endswith("b") and _SIZE.fullmatch(word) and word not in name for word in words):
         return False  # pruned or merged: another size than the known one
     further = iter(rest)
-    return all(word in further for word in known)
+    return all(word in further for word in name)
