@@ -35,6 +35,7 @@ from tonnage.sizing.mixture import Mixture
 from tonnage.sizing.planner import size
 from tonnage.sizing.use_cases import (
     Asked,
+    Tried,
     _arranged,
     _case,
     _deployments,
@@ -420,3 +421,24 @@ def test_a_shared_pool_is_the_best_of_four_deployments(monkeypatch: pytest.Monke
     kinds[5].engine_preset = "p"
     found(by_priority=True)
     assert looked == [(5, 80)]
+
+
+def test_the_first_use_case_that_a_deployment_does_not_serve_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And each deployment is looked at once."""
+    looked: list[str] = []
+    served: dict[str, Any] = {"a": "A", "b": None, "c": "C"}
+
+    def case(one: Any, candidate: Any) -> Any:
+        looked.append(one.name)
+        return served[one.name]
+
+    monkeypatch.setattr("tonnage.sizing.use_cases._case", case)
+    tried = Tried(asked=[SimpleNamespace(name=name) for name in served])  # type: ignore[arg-type]
+    deployment = SimpleNamespace(identity=identity(1))
+    for _ in range(2):
+        assert tried.of(deployment) == NotShared(code="no-deployment", case="b")  # type: ignore[arg-type]
+    assert looked == ["a", "b"]
+    served["b"] = "B"
+    assert tried.of(SimpleNamespace(identity=identity(2))) == ("A", "B", "C")  # type: ignore[arg-type]
