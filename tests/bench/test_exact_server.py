@@ -281,6 +281,13 @@ def test_a_freeze_delays_what_is_due_and_comes_once(monkeypatch: pytest.MonkeyPa
     server.run()
     assert server.sends[0] == [60 * MS, 1_065 * MS, 1_065 * MS]
     assert server.sends[1] == [2_050 * MS, 2_060 * MS]
+    late = Server(monkeypatch, Schedule(freeze_at_s=86_400.0, freeze_s=1.0))
+    take(late)
+    late.clock.at(0, lambda: None)
+    _, _, arrives = min(late.clock._plans[1:] or late.clock._plans)
+    arrives()
+    assert late.server._freeze_ns == late.start + 86_400 * 10**9
+    late.server.close()
 
 
 def test_what_the_server_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
