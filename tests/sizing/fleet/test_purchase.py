@@ -685,3 +685,36 @@ def test_the_cheapest_purchase_by_hand() -> None:
 )
 def test_why_two_kinds_are_not_bought(changed: dict[str, Any], reason: str) -> None:
     assert purchase(**changed)[0].reason == reason
+
+
+@pytest.mark.parametrize(
+    ("alone", "stride", "load", "second", "step"),
+    [(64, 2, 572.0, 128, 2), (63, 1, 568.0, 127, 1), (96, 3, 572.0, 128, 2)],
+)
+def test_numbers_of_large_fleets_are_tried_in_steps(
+    alone: int, stride: int, load: float, second: int, step: int
+) -> None:
+    """32 numbers of the first kind or more, and a 64th of those of the second more at a time."""
+    fleets = Sum(load, 1.0, alone)
+    fleets.needed = lambda *_: None
+    fleets.holds = lambda counts: False
+    tried: list[tuple[int, int]] = []
+
+    def usd(counts: Any) -> float:
+        tried.append((counts["a"], counts["b"]))
+        return 1_000.0 * counts["a"] + counts["b"]
+
+    assert _holding(fleets, ["a", "b"], usd, math.inf) is None
+    numbers = list(range(1, alone + 1, stride))
+    assert [first for first, _ in tried[: len(numbers)]] == numbers
+    assert tried[0] == (1, second)
+    assert tried[len(numbers)] == (1, second + step)
+
+
+def test_of_many_kinds_the_three_cheapest_are_combined() -> None:
+    usd = {"a": 90.0, "b": 80.0, "c": 99.0, "d": 98.0}
+    _, calls = purchase(usd, mix=79.0, gpus=("a", "b", "c", "d", "e"))
+    assert [call[0] for call in calls] == [["b", "a"], ["b", "d"], ["a", "d"], ["a", "b", "c", "d"]]
+    assert calls[-1][1] == ["b", "a", "d"]
+    _, calls = purchase({"a": 90.0}, gpus=("e", "a", "f", "g"))
+    assert calls == [(["a"], ["a", "e", "f"], math.inf)]
