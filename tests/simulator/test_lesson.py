@@ -188,6 +188,9 @@ def test_the_slots_drawn() -> None:
         "P prefill   = decode, a token   - decode, held up by a step that takes longer   . empty",
     ]
     assert "… and 4 ticks more" in result.slots_text(width=1)
+    step = run_lesson(LessonConfig(slots=2, initial_batch=2, osl_mean=1, osl_std=0, until=2))
+    assert len(step.steps) == 1
+    assert step.slots_text().splitlines()[1].startswith("slot 1  PP")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tonnage.api.sizing import answer, ask
 from tonnage.cost.mixed import year_usd
 from tonnage.errors import InputErrors
 from tonnage.plan.cost import Traffic
-from tonnage.plan.mixed import Group, Mixed
+from tonnage.plan.mixed import Group, Mixed, Way
 from tonnage.plan.plan import Plan
 from tonnage.sizing.fleet.mixed import Fleets, Kind
 from tonnage.sizing.fleet.purchase import (
@@ -593,3 +593,128 @@ def test_each_pool_of_a_split_is_a_group(pairs: object, monkeypatch: pytest.Monk
         (group.system, group.owned, group.added, group.share, group.weight, group.isl)
         for group in mixed.groups
     ] == [("system", 0, 7, 0.25, 5.0, isl), ("system", 0, 7, 0.75, 6.0, isl)]
+
+
+def purchase(
+    alone: dict[str, float],
+    *,
+    mix: float | None = None,
+    split_usd: float | None = None,
+    why: str | None = None,
+    levels: dict[str, float] | None = None,
+    gpus: tuple[str, ...] = ("a", "b", "c"),
+) -> tuple[Mixed, list[Any]]:
+    """The cheapest purchase where a year of each kind alone, of two behind one router and of a split
+    costs so much; ``why`` kinds are not mixed."""
+    calls: list[Any] = []
+    rows: dict[str, Any] = {}
+    for name in alone:
+        row = sized_of(carrying(1.0), 3, 5.0, level=(levels or {}).get(name, 0.8))
+        row.ready.trial.deployment.gpu.name = name
+        row.ready.trial.system.name = name
+        rows[name] = row
+    module = "tonnage.sizing.fleet.purchase"
+    question = asked_for(
+        1.0,
+        gpus=tuple(SimpleNamespace(name=name) for name in gpus),
+        deepen=True,
+        growth_per_month=0.1,
+        regions=("x",),
+    )
+    fleet = Mixed(groups=(group_of(6, 5.0, 0.75), group_of(7, 4.0, 0.25)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{module}.not_mixed", lambda question, pair: why if pair else None)
+        patch.setattr(Buyer, "answer", lambda self, question, gpu: rows.get(gpu.name))
+        patch.setattr(
+            Buyer, "alone", lambda self, sized: alone[sized.ready.trial.deployment.gpu.name]
+        )
+
+        def behind(buyer: Buyer, pair: Any, usd: float) -> Any:
+            names = [sized.ready.trial.deployment.gpu.name for sized in pair]
+            calls.append((names, usd, buyer.question.growth_per_month, buyer.question.regions))
+            if mix is None:
+                return None
+            return Way(systems={"dgx-h100": 13}, usd_per_year=mix), lambda: fleet
+
+        def by_length(buyer: Buyer, singles: Any, kinds: Any, at_most: float) -> Any:
+            calls.append((sorted(singles), [kind.name for kind in kinds], at_most))
+            if split_usd is None:
+                return []
+            return [(Way(systems={"s": 1}, usd_per_year=split_usd, over_tokens=9), lambda: fleet)]
+
+        patch.setattr(f"{module}._behind_one_router", behind)
+        patch.setattr(f"{module}._by_length", by_length)
+        mixed = cheapest_purchase(question, None, lambda *_: 30.0)
+    return mixed, calls
+
+
+def test_the_cheapest_purchase_by_hand() -> None:
+    """Pairs of the kinds that meet the limits, the cheapest first; of offers the cheaper one, where
+    it saves more than a hundredth."""
+    mixed, calls = purchase({"a": 90.0, "b": 80.0, "c": 99.0}, mix=79.0)
+    assert calls == [
+        (["b", "a"], 80.0, None, ()),
+        (["b", "c"], 80.0, None, ()),
+        (["a", "c"], 80.0, None, ()),
+        (["a", "b", "c"], ["b", "a", "c"], 79.0),
+    ]
+    assert mixed.compared is not None
+    assert mixed.compared.single == Way(systems={"b": 3}, usd_per_year=80.0)
+    assert mixed.compared.mix == Way(systems={"dgx-h100": 13}, usd_per_year=60.0)
+    assert mixed.usd_per_year == 60.0, "two groups of 30, as they are priced in the end"
+    assert mixed.reason is None
+    halves, _ = purchase({"a": 90.0, "b": 80.0}, mix=79.0, split_usd=70.0)
+    assert halves.compared.mix.over_tokens == 9
+    dear, _ = purchase({"a": 90.0, "b": 80.0}, mix=79.3)
+    assert (dear.reason, dear.compared.mix.usd_per_year, dear.groups) == ("dearer", 79.3, ())
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"alone": {"a": 1.0}, "gpus": ("a",)}, "kinds"),
+        ({"alone": {}, "gpus": ("a",)}, "kinds"),
+        ({"alone": {}}, "limits"),
+        ({"alone": {"a": 1.0}}, "kinds"),
+        ({"alone": {"a": 1.0, "b": 2.0}}, "many"),
+        ({"alone": {"a": 1.0, "b": 2.0}, "why": "ranks", "mix": 0.1}, "ranks"),
+        ({"alone": {"a": 1.0, "b": 2.0}, "why": "traffic", "mix": 0.1}, "many"),
+        ({"alone": {"a": math.inf, "b": math.inf}}, "price"),
+        ({"alone": {"a": 1.0, "b": 2.0}, "levels": {"b": 0.5}, "mix": 0.1}, "kinds"),
+    ],
+)
+def test_why_two_kinds_are_not_bought(changed: dict[str, Any], reason: str) -> None:
+    assert purchase(**changed)[0].reason == reason
+
+
+@pytest.mark.parametrize(
+    ("alone", "stride", "load", "second", "step"),
+    [(64, 2, 572.0, 128, 2), (63, 1, 568.0, 127, 1), (96, 3, 572.0, 128, 2)],
+)
+def test_numbers_of_large_fleets_are_tried_in_steps(
+    alone: int, stride: int, load: float, second: int, step: int
+) -> None:
+    """32 numbers of the first kind or more, and a 64th of those of the second more at a time."""
+    fleets = Sum(load, 1.0, alone)
+    fleets.needed = lambda *_: None
+    fleets.holds = lambda counts: False
+    tried: list[tuple[int, int]] = []
+
+    def usd(counts: Any) -> float:
+        tried.append((counts["a"], counts["b"]))
+        return 1_000.0 * counts["a"] + counts["b"]
+
+    assert _holding(fleets, ["a", "b"], usd, math.inf) is None
+    numbers = list(range(1, alone + 1, stride))
+    assert [first for first, _ in tried[: len(numbers)]] == numbers
+    assert tried[0] == (1, second)
+    assert tried[len(numbers)] == (1, second + step)
+
+
+def test_of_many_kinds_the_three_cheapest_are_combined() -> None:
+    usd = {"a": 90.0, "b": 80.0, "c": 99.0, "d": 98.0}
+    _, calls = purchase(usd, mix=79.0, gpus=("a", "b", "c", "d", "e"))
+    assert [call[0] for call in calls] == [["b", "a"], ["b", "d"], ["a", "d"], ["a", "b", "c", "d"]]
+    assert calls[-1][1] == ["b", "a", "d"]
+    _, calls = purchase({"a": 90.0}, gpus=("e", "a", "f", "g"))
+    assert calls == [(["a"], ["a", "e", "f"], math.inf)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.deployments import knobs_of
 from tests.questions import question
 from tests.sizing.pooled import ASKED, pooled
 from tests.sizing.search.contenders import IDENTITY, asked_for, carrying, sized_of
@@ -251,3 +252,36 @@ def test_a_choice_behind_three_routers(
     for line in lines:
         assert line.ttft_ms.mean == len(line.router)
         assert line.systems == (1 if line.router == parts["router"] else len(line.router))
+
+
+@pytest.mark.parametrize(("rate", "answer"), [(5.0, (20, 6.0)), (0.0, None)])
+def test_what_a_deployment_needs_without_its_prefix_cache(
+    rate: float, answer: tuple[int, float] | None
+) -> None:
+    """Its systems, and by short runs what an instance on them carries."""
+    knobs = knobs_of(64, 4_096)
+    deployment = make_dataclass("Deployment", ["knobs", "parallelism"], eq=False)(
+        knobs, SimpleNamespace(gpus=2)
+    )
+    trial = make_dataclass("Trial", ["deployment", "system"], eq=False)(
+        deployment, SimpleNamespace(gpus=8)
+    )
+    ready = make_dataclass("Ready", ["trial", "instance"], eq=False)(
+        trial, SimpleNamespace(traffic="traffic")
+    )
+    runs = SimpleNamespace(instance=lambda deployment, traffic: (deployment.knobs, traffic))
+    contender = carrying(400.0, ready=ready, runs=runs, carries=lambda instances: rate, quick=1.2)
+    best = sized_of(contender, 3, 9.0, level=None)
+    assert routers.without_cache(best) == answer
+    with pytest.MonkeyPatch.context() as patch:
+        rows: list[Any] = []
+        original = type(contender).needed
+        patch.setattr(
+            type(contender),
+            "needed",
+            lambda self, *args, **how: rows.append(self.ready) or original(self, *args, **how),
+        )
+        routers.without_cache(best)
+    (row,) = rows
+    without = replace(knobs, prefix_caching=False)
+    assert (row.instance, row.trial.deployment.knobs) == ((without, "traffic"), without)

@@ -13,6 +13,7 @@ from tests.in_turn import in_turn
 from tests.questions import contender, contenders, question
 from tests.sizing.loads.load_scan_cases import Curve, limit, rate_of
 from tests.sizing.loads.small_instance import Small, round_times, traffic
+from tonnage.errors import DoesNotFit
 from tonnage.sizing.loads.instance import QUICK, SURE, Instance, burst_factor, middle
 from tonnage.sizing.loads.runs import Runs, saturation_rate
 from tonnage.sizing.loads.trial import MARGIN, _token_seconds, rate_bound, token_limit
@@ -435,3 +436,50 @@ def test_what_comes_to_an_instance_where_prompts_share_something() -> None:
     for name in ("isl", "osl"):
         drawn = SimpleNamespace(kind="normal")
         assert not Small(traffic=traffic(**{name: drawn})).equal
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({}, None),
+        ({"max_context": 110}, None),
+        ({"max_context": 109}, "one request of 110 tokens exceeds the context of m, 109 tokens"),
+        ({"blocks": 11}, None),
+        ({"blocks": 10}, "one request of 110 tokens does not fit the KV cache of 160 tokens"),
+        ({"max_num_tokens": 64}, None),
+        (
+            {"max_num_tokens": 109, "chunked_prefill": False},
+            "110 tokens exceed the token budget of 109 without chunked prefill",
+        ),
+        ({"max_num_tokens": 110, "chunked_prefill": False}, None),
+        ({"max_num_tokens": 100, "chunked_prefill": False, "scheduler": "tensorrt-llm"}, None),
+        (
+            {"max_num_tokens": 99, "chunked_prefill": False, "scheduler": "tensorrt-llm"},
+            "100 tokens exceed the token budget of 99 without chunked prefill",
+        ),
+        ({"max_num_tokens": 9, "chunked_prefill": False, "scheduler": "sglang"}, None),
+        ({"max_num_tokens": 9, "chunked_prefill": False, "scheduler": "static"}, None),
+        ({"pairs": 50, "max_context": 50}, None),
+        ({"pairs": 51, "max_context": 50}, "one request of 51 tokens exceeds the context of m"),
+    ],
+)
+def test_the_longest_request_has_to_fit(changed: dict[str, Any], error: str | None) -> None:
+    knobs = {"chunked_prefill": True, "scheduler": "vllm", "max_num_tokens": 512} | changed
+    pairs = SimpleNamespace(longest=changed["pairs"]) if "pairs" in changed else None
+    small = Small(
+        deployment=SimpleNamespace(
+            model=SimpleNamespace(max_context=changed.get("max_context", 500), name="m")
+        ),
+        memory=SimpleNamespace(
+            blocks=changed.get("blocks", 11),
+            room=160,
+            request_blocks=lambda tokens: -(-tokens // 10),
+        ),
+        knobs=SimpleNamespace(**knobs),
+        traffic=traffic(pairs=pairs),
+    )
+    if error is None:
+        small._check_longest()
+    else:
+        with pytest.raises(DoesNotFit, match=error):
+            small._check_longest()

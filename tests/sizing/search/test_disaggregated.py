@@ -388,8 +388,8 @@ def test_what_each_instance_of_two_pools_carries(
 def test_the_steps_of_the_pool_that_ends_the_load(
     metric: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 20 requests per second 10 come to each prefill instance and 5 to each decode one, which
-    holds 5 * 9 * 40 ms of them: one on each of its two ranks, of 100 tokens and half of ten."""
+    """Of 22 requests per second 11 come to each prefill instance and 5.5 to each decode one, which
+    holds 5.5 * 9 * 40 ms of them: one on each of its two ranks, of 100 tokens and half of ten."""
     module = "tonnage.sizing.search.disaggregated"
     monkeypatch.setattr(f"{module}.token_limit", lambda pair, slo: 1.0)
     monkeypatch.setattr(f"{module}.decode_worker", lambda deployment: "decoding")
@@ -410,16 +410,16 @@ def test_the_steps_of_the_pool_that_ends_the_load(
         split=(2, 4),
     )
     summary = SimpleNamespace(tpot_ms=SimpleNamespace(mean=40.0))
-    capacity = capacity_of(20 / 6, summary=summary, binds=bound_by(replace(TTFT, metric=metric)))
+    capacity = capacity_of(22 / 6, summary=summary, binds=bound_by(replace(TTFT, metric=metric)))
     _, rate, steps = contender.recorded(capacity, 99)
     if metric == "ttft":
-        assert rate == pytest.approx(10.0)
+        assert rate == pytest.approx(11.0)
         assert steps == (rate, (rate, QUICK), 99)
         assert made == [(Split.running.deployment, 1)]
         return
-    assert rate == pytest.approx(5.0)
+    assert rate == pytest.approx(5.5)
     assert made == [("decoding", 10)]
-    batch = 1  # 1.8 over the two attention ranks
+    batch = 1  # 1.98 over the two attention ranks
     assert (steps[0, DECODE_SEQUENCES], steps[0, CONTEXT_TOKENS], steps[0, ALL_TOKENS]) == (
         batch,
         105,
@@ -430,7 +430,7 @@ def test_the_steps_of_the_pool_that_ends_the_load(
     assert contender.recorded(idle, 99)[2][0, DECODE_SEQUENCES] == 1
     busy = replace(capacity, summary=SimpleNamespace(tpot_ms=SimpleNamespace(mean=400.0)))
     assert contender.recorded(busy, 99)[2][0, :].tolist() != steps[0].tolist()
-    assert contender.recorded(busy, 99)[2][0, DECODE_SEQUENCES] == 9
+    assert contender.recorded(busy, 99)[2][0, DECODE_SEQUENCES] == 10
 
 
 def traffic_of() -> Any:

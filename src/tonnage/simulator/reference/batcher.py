@@ -33,7 +33,7 @@ from collections import deque
 
 from tonnage.simulator.reference.job import Job, Step
 from tonnage.simulator.reference.prefix_cache import NOTHING, Found, PrefixCache
-from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
+from tonnage.spec.deployment import EngineKnobs, Windows
 
 
 class Batcher:
@@ -56,8 +56,8 @@ class Batcher:
         knobs: EngineKnobs,
         kv_blocks: int,
         max_context: int,
-        drafted: int = 0,
-        windows: Windows = NO_WINDOWS,
+        drafted: int,
+        windows: Windows,
     ) -> None:
         """Start empty, with all blocks free."""
         self.knobs = knobs

@@ -66,9 +66,9 @@ class PrefixCache:
         blocks: int,
         size: int,
         contents: Contents,
-        tiers: Sequence[Tier] = (),
+        tiers: Sequence[Tier],
         *,
-        partial: bool = False,
+        partial: bool,
     ) -> None:
         """Start with all blocks of ``size`` tokens empty, above the tiers, nearest first;
         ``partial``: parts of a block are found too.

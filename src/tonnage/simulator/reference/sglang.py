@@ -14,7 +14,7 @@ from tonnage.simulator.rules import (
     RATIO_START,
     RETRACT_STEPS,
 )
-from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
+from tonnage.spec.deployment import EngineKnobs, Windows
 
 
 class Sglang(Batcher):
@@ -58,8 +58,8 @@ class Sglang(Batcher):
         knobs: EngineKnobs,
         kv_blocks: int,
         max_context: int,
-        drafted: int = 0,
-        windows: Windows = NO_WINDOWS,
+        drafted: int,
+        windows: Windows,
     ) -> None:
         """Start empty; slots are not held to the token budget, which is one of prompts."""
         super().__init__(knobs, kv_blocks, max_context, drafted, windows)
