@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tonnage.api import deployment_of, simulate
-from tonnage.evidence.replay import MetricBeside, _columns, _notes, replay
+from tonnage.evidence.replay import MetricBeside, _attained, _columns, _notes, replay
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 
 
@@ -124,3 +124,23 @@ def test_columns_have_the_names_under_which_errors_are_kept() -> None:
     assert names["ttft_ms", "p95"] == "ttft_p95_ms"
     assert names["itl_ms", "p99"] == "itl_p99_ms"
     assert names["e2e_ms", "p50"] == "e2e_p50_ms"
+
+
+def test_joint_attainment_is_laid_beside_by_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [SimpleNamespace(share=None), SimpleNamespace(share=0.9), SimpleNamespace(share=0.5)]
+    shares = {"measured": (0.8, 0.6), "predicted": (0.7, 0.65)}
+
+    def attained(run: str, slo: tuple[SimpleNamespace, ...]) -> list[SimpleNamespace]:
+        assert list(slo) == limits[1:]
+        names = ("90%", "50%")
+        return [
+            SimpleNamespace(limits=name, share=share)
+            for name, share in zip(names, shares[run], strict=True)
+        ]
+
+    monkeypatch.setattr("tonnage.evidence.replay.attained", attained)
+    found = list(_attained("measured", "predicted", tuple(limits)))  # type: ignore[arg-type]
+    assert [(one.metric, one.statistic, one.measured, one.predicted) for one in found] == [
+        ("share 90%", "mean", 0.8, 0.7),
+        ("share 50%", "mean", 0.6, 0.65),
+    ]

@@ -213,7 +213,10 @@ def test_own_terms_start_at_parts_of_the_lightest_and_the_heaviest_load() -> Non
     )
     assert found == pytest.approx(
         {
-            "compute": compute, "memory": memory, "attention": compute, "kv_bandwidth": memory,
+            "compute": compute,
+            "memory": memory,
+            "attention": compute,
+            "kv_bandwidth": memory,
             "allreduce_s": sample.ONCE * 8e-3 / d.model.layers,
             "step_s": sample.CONSTANT * 8e-3,
             "sequence_s": sample.SEQUENCE * 8e-3 / 32,

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from tests.deployments import knobs_of
 from tests.evidence.score_cases import CLOSED, rows
 from tests.strategies import step_models
+from tonnage.errors import InputError
 from tonnage.evidence.compare import _between
 from tonnage.evidence.predict import (
     OPEN_MOST,
+    MeasuredTable,
     joules_per_token,
     predict,
     read_point,
@@ -27,8 +29,10 @@ from tonnage.evidence.score import (
     ErrorOf,
     ScoredRow,
     ScoreReport,
+    Skipped,
     _coverage,
     _in_step,
+    _score_row,
     attained_errors,
     errors_of,
     score,
@@ -439,3 +443,27 @@ def test_rows_in_step_are_those_of_equal_lengths_under_a_load_of_many() -> None:
     assert "write isl as 800+-20%" in two
     assert " 800+-20% " in two
     assert " 90+-20% says" in two
+
+
+def test_a_row_that_cannot_be_predicted_says_why_on_its_line() -> None:
+    def raises(index: int, point: Any) -> dict[str, float]:
+        raise InputError("too long")
+
+    table = MeasuredTable(
+        rows=[{"line": 7, "ttft_ms": 3.0}, {"ttft_ms": 3.0}],
+        point=lambda index: read_point(CLOSED),
+        predict=raises,
+    )
+    point = read_point(CLOSED)
+    assert _score_row(table, 0, point) == Skipped(line=7, reason="too long")
+    assert _score_row(table, 1, point) == Skipped(line=2, reason="too long")
+    nothing = replace(table, predict=lambda index, point: {})
+    skipped = _score_row(nothing, 0, point)
+    assert isinstance(skipped, Skipped)
+    assert skipped.reason.startswith("no request completes")
+    row = _score_row(
+        replace(table, predict=lambda *asked: {"ttft_ms": 4.0, "e2e_ms": 9.0}), 0, point
+    )
+    assert isinstance(row, ScoredRow)
+    assert (row.line, row.measured, row.predicted) == (7, {"ttft_ms": 3.0}, {"ttft_ms": 4.0})
+    assert (row.steady, row.attained, list(row.intervals)) == (True, (), ["ttft_ms"])

@@ -93,7 +93,7 @@ class Server:
         ready, _, _ = select.select([self.process.stdout], [], [], ANSWER_S)
         assert ready, f"{label}: no answer in {ANSWER_S} s"
         line = self.process.stdout.readline()
-        assert line, f"{label}: the server ended, code {self.process.wait(30)}"
+        assert line, f"{label}: the server ended, code {self.process.wait(ANSWER_S)}"
         assert SECRET.encode() not in line, label
         assert b"root:x:" not in line, label
         answer: dict[str, Any] = json.loads(line)
@@ -163,4 +163,4 @@ def test_messages(tmp_path: Path) -> None:
     assert not (tmp_path / "canary").exists()
     assert server.process.stdin
     server.process.stdin.close()
-    assert server.process.wait(30) == 0
+    assert server.process.wait(ANSWER_S) == 0

@@ -22,6 +22,8 @@ from tests.gateway.fakes import (
     talk,
     until,
 )
+from tonnage import api
+from tonnage.gateway.server import gateway
 
 
 async def test_a_request_goes_elsewhere_once_where_no_connection_can_be_made() -> None:
@@ -251,3 +253,24 @@ async def test_a_hostile_list_of_models_ends_no_health_check(
         assert await asked(running, post()) == (200, b"ok")
         await fakes[0].end()
         await until(lambda: not running.gateway.backends[0].up)  # its checks go on
+
+
+async def test_a_backend_that_speaks_no_http_is_down_and_stops_nobody() -> None:
+    async def rubbish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"220 mail.example ESMTP\r\n\r\n")
+        writer.close()
+
+    mail = await asyncio.start_server(rubbish, "127.0.0.1", 0)
+    port = mail.sockets[0].getsockname()[1]
+    fake = await Fake().begin()
+    settings = api.gateway_settings(backends=[f"127.0.0.1:{port}", fake.url], port=0)
+    try:
+        async with gateway(settings) as running:
+            down, up = running.gateway.backends
+            assert (down.up, down.fault, down.failures) == (False, "no connection", 1)
+            assert (up.up, up.fault, up.failures) == (True, "", 0)
+            assert await asked(running, post()) == (200, b"ok")
+    finally:
+        mail.close()
+        await fake.end()

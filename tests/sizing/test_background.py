@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -19,7 +19,15 @@ from tonnage.plan.use_cases import UseCases
 from tonnage.report.plans.use_cases import use_cases_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.requests import COMPLETED
-from tonnage.sizing.background import Job, as_stream, done_within, filled, free_rate, hourly
+from tonnage.sizing.background import (
+    Job,
+    as_stream,
+    done_within,
+    filled,
+    free_rate,
+    free_rates,
+    hourly,
+)
 from tonnage.sizing.mixture import Mixture
 from tonnage.sizing.planner import size
 from tonnage.sizing.use_cases import Asked, Tried, _case, use_cases
@@ -142,3 +150,34 @@ def test_a_job_fills_the_night_of_a_pool_and_what_is_lacking_takes_more_instance
     assert small.background.free_requests == large.background.free_requests
     text = " ".join(terminal(use_cases_text(large)).split())
     assert f"{large.background.more_instances} more instances for the rest" in text
+
+
+@pytest.mark.parametrize(
+    ("hours", "simulated"),
+    [(range(24), [0, 6, 12, 17, 23]), (range(5), [0, 1, 2, 3, 4]), ([3, 3, 3, 7], [3, 7])],
+)
+def test_of_a_profile_five_hours_are_simulated_and_a_line_joins_them(
+    hours: Any, simulated: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two use cases whose instances carry 10 requests/s: an hour uses a fifth of its rate."""
+    looked: list[tuple[float, ...]] = []
+
+    def free(cases: Any, job: Any, instances: int) -> float:
+        looked.append(tuple(one.rate for one in cases))
+        return 100.0 - 2 * looked[-1][0]
+
+    monkeypatch.setattr("tonnage.sizing.background.free_rate", free)
+    rates = [(float(hour), float(hour)) for hour in hours]
+    monkeypatch.setattr("tonnage.sizing.background.hourly", lambda cases: rates)
+    cases = [Carried(rate=0.0, sized=Carried(rate=10.0, sized=None)) for _ in range(2)]
+    found = free_rates(cases, None, 3)  # type: ignore[arg-type]
+    assert looked == [(float(hour), float(hour)) for hour in simulated]
+    assert found == pytest.approx([100.0 - 2 * hour for hour in hours])
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A use case as far as its rates go."""
+
+    rate: float
+    sized: Any

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,17 @@ from tonnage.plan.sensitivity import (
 )
 from tonnage.report.plans.confidence import beyond_text
 from tonnage.report.plans.notes import note_text
-from tonnage.sizing.extrapolation import CLOSED_TIMES, GROWTH, STEADY, beyond, unmeasured
+from tonnage.sizing.extrapolation import (
+    CLOSED_TIMES,
+    GROWTH,
+    STEADY,
+    _growth,
+    _in_flight,
+    _near_saturation,
+    _out_of_range,
+    beyond,
+    unmeasured,
+)
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.search.candidate import candidate
@@ -35,6 +46,7 @@ from tonnage.sizing.search.search import Search
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.deployment import Deployment, Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
+from tonnage.spec.lengths import Lengths
 from tonnage.spec.step_times import StepSource
 
 
@@ -339,3 +351,131 @@ def test_the_search_tries_several_api_servers_where_one_works_most_of_its_time()
         busy.choice.knobs.front_ends
     )
     assert "front_ends" not in question(**SMALL_MODEL, front_ends=1).free_moves
+
+
+ROWS = SimpleNamespace(isl=(80, 8_000), osl=(16, 800), context=10_000, in_flight=100, gpus=8)
+"""What made rows cover: a value is near them up to a quarter more, and down to an eighth."""
+
+
+@pytest.mark.parametrize(
+    ("isl", "osl", "in_flight", "gpus", "named"),
+    [
+        (1_000, 100, 100.0, 8, []),
+        (10_000, 100, 125.0, 10, []),
+        (10_001, 100, 10.0, 8, [("isl", 10_001)]),
+        (10, 2, 10.0, 8, []),
+        (9, 100, 10.0, 8, [("isl", 9)]),
+        (1_000, 1_001, 10.0, 8, [("osl", 1_001)]),
+        (1_000, 1, 10.0, 8, [("osl", 1)]),
+        (9_000, 1, 10.0, 8, [("osl", 1)]),
+        (1_000, 100, 125.1, 8, [("in-flight", 125.1)]),
+        (1_000, 100, 10.0, 11, [("gpus", 11)]),
+        (
+            10_001,
+            1_001,
+            130.0,
+            16,
+            [("isl", 10_001), ("osl", 1_001), ("in-flight", 130.0), ("gpus", 16)],
+        ),
+    ],
+)
+def test_what_is_beyond_the_rows_is_named_once_each(
+    isl: int, osl: int, in_flight: float, gpus: int, named: list[tuple[str, float]]
+) -> None:
+    found = out_of_range((isl, osl), in_flight, gpus)
+    assert [(item.code, item.value) for item in found] == [
+        (code, pytest.approx(value)) for code, value in named
+    ]
+
+
+def out_of_range(
+    lengths: tuple[int, int],
+    in_flight: float,
+    gpus: int,
+    ranks: int = 1,
+    rows: Any = ROWS,
+    **regime: bool,
+) -> list[OutOfRange]:
+    asked = SimpleNamespace(isl=Lengths(mean=lengths[0]), osl=Lengths(mean=lengths[1]))
+    deployment = SimpleNamespace(
+        step_source=regime.pop("step_source", None),
+        parallelism=SimpleNamespace(gpus=gpus, dp=ranks),
+    )
+    known = SimpleNamespace(**{"calibrated": False, "own_terms": False} | regime)
+    chosen = SimpleNamespace(at_peak=None, concurrency_per_instance=in_flight)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "tonnage.sizing.extrapolation.shipped_ranges",
+            lambda: SimpleNamespace(of=lambda deployment: rows),
+        )
+        return list(_out_of_range(asked, deployment, known, chosen))  # type: ignore[arg-type]
+
+
+def test_ranges_are_of_a_rank_and_of_what_the_fit_knows() -> None:
+    assert out_of_range((1_000, 100), 500.0, 8, ranks=4) == []
+    (item,) = out_of_range((1_000, 100), 504.0, 8, ranks=4)
+    assert item == OutOfRange(code="in-flight", value=126.0, most=100)
+    # lengths that are inside, and their sum is not
+    short = SimpleNamespace(**{**vars(ROWS), "context": 4_000})
+    (item,) = out_of_range((4_950, 100), 1.0, 8, rows=short)
+    assert item == OutOfRange(code="context", value=5_050, most=4_000)
+    assert out_of_range((4_900, 100), 1.0, 8, rows=short) == []
+    (item,) = out_of_range((10_001, 100), 1.0, 8)
+    assert item == OutOfRange(code="isl", value=10_001, least=80, most=8_000)
+    for unknown in ({"calibrated": True}, {"own_terms": True}, {"step_source": True}):
+        assert out_of_range((10_001, 100), 1.0, 8, **unknown) == []
+    assert out_of_range((10_001, 100), 1.0, 8, rows=None) == []
+
+
+@pytest.mark.parametrize(
+    ("share", "times"),
+    [
+        (0.3, 1.1),
+        (0.5, 1.1),
+        (0.65, 1.15),
+        (0.8, 1.2),
+        (0.86, 1.37),
+        (0.885, 2.715),
+        (0.9, 3.96),
+        (0.95, 14.7),
+    ],
+)
+def test_the_factor_of_a_share_is_on_the_line_between_two_that_were_simulated(
+    share: float, times: float
+) -> None:
+    assert _growth(share) == pytest.approx(times)
+
+
+def test_requests_in_flight_follow_littles_law() -> None:
+    peak = SimpleNamespace(
+        requests_per_second_per_instance=20.0, e2e_ms=SimpleNamespace(mean=1_500.0)
+    )
+    chosen = SimpleNamespace(at_peak=peak, concurrency_per_instance=7.0)
+    assert _in_flight(chosen) == pytest.approx(30.0)  # type: ignore[arg-type]
+    peak.e2e_ms.mean = None
+    assert _in_flight(chosen) == 7.0  # type: ignore[arg-type]
+    chosen.concurrency_per_instance = None
+    assert _in_flight(chosen) == 0.0  # type: ignore[arg-type]
+
+
+def test_a_job_and_a_deployment_without_a_limit_are_near_nothing() -> None:
+    peak = SimpleNamespace(requests_per_second_per_instance=9.9)
+
+    def near(offline: bool, saturation: float, at_peak: Any = peak) -> list[Beyond]:
+        chosen = SimpleNamespace(
+            saturation_requests_per_second_per_instance=saturation,
+            at_peak=at_peak,
+            requests_per_second_per_instance=9.6,
+        )
+        asked = SimpleNamespace(offline=offline)
+        return list(_near_saturation(asked, chosen))  # type: ignore[arg-type]
+
+    assert near(True, 10.0) == near(False, 0.0) == near(True, 10.0, None) == []
+    (item,) = near(False, 10.0)
+    assert item == OpenLoopNearSaturation(
+        share=0.99, times=14.7, below=0.85, times_below=pytest.approx(1.27)
+    )
+    assert near(False, 9.9 / 0.85 + 1e-9) == []
+    (item,) = near(False, 10.0, None)
+    assert item == ClosedLoopNearSaturation(share=0.96, times=1.6, below=0.8)
+    assert near(False, 9.6 / 0.95 + 1e-9, None) == []

@@ -174,6 +174,8 @@ def test_one_workload_at_a_time() -> None:
         match="more than one workload; choose with model, isl and osl from llama-3-8b at 200/200",
     ):
         size_measured(points, asked())
+    with pytest.raises(InputError, match="measures more than one workload"):
+        size_measured(points[:-1], asked())
     with pytest.raises(InputError, match="has no point of llama-3-8b at 999/any tokens"):
         size_measured(points, asked(model="Meta-Llama-3-8B", isl=999))
     plan = size_measured(points, asked(model="meta-llama/Meta-Llama-3-8B", isl=2000, osl=200))

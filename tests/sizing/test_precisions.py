@@ -9,12 +9,24 @@ import pytest
 
 from tests.questions import question
 from tonnage import api
+from tonnage.errors import InputError
+from tonnage.perf.memory import memory_plan
 from tonnage.perf.prediction_error import regime_of
 from tonnage.report.facts import formats
 from tonnage.report.plans.plan_document import full_text, report
 from tonnage.report.writers.terminal import markdown, terminal
 from tonnage.sizing.planner import size
-from tonnage.sizing.precisions import HIGH_FROM, NONE_BELOW, FormatGain, band, format_gains
+from tonnage.sizing.precisions import (
+    HIGH_FROM,
+    NONE_BELOW,
+    FormatGain,
+    Work,
+    _deployment,
+    _fewest,
+    _mean,
+    band,
+    format_gains,
+)
 from tonnage.spec.catalog import find_gpu, find_model, gpus
 from tonnage.spec.catalog.accuracy import trade_offs
 from tonnage.spec.hardware import Gpu
@@ -167,3 +179,35 @@ def test_intervals_know_which_formats_were_measured() -> None:
 
     assert [known(name) for name in ("fp16", "bf16", "fp8", "fp8+kv-fp16")] == [True] * 4
     assert not any(known(name) for name in ("awq", "int8-sq", "w4a8", "fp8+2:4"))
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu"),
+    [("llama-3.1-8b", "h100-sxm-80gb"), ("llama-3.1-70b", "h100-sxm-80gb"), ("qwen3-32b", "l40s")],
+)
+def test_formats_are_compared_on_the_fewest_gpus_that_hold_64_requests(
+    model: str, gpu: str
+) -> None:
+    def holds(tp: int) -> bool:
+        wide = _deployment(find_model(model), find_gpu(gpu), "vllm", "fp16", tp)
+        try:
+            return memory_plan(wide).concurrent_requests(2_048, 128) >= 64
+        except InputError:
+            return False
+
+    base = _deployment(find_model(model), find_gpu(gpu), "vllm", "fp16", 1)
+    fewest = next(tp for tp in (1, 2, 4, 8) if holds(tp))
+    assert _fewest(base).parallelism.tp == fewest
+
+
+def test_a_model_that_fits_nowhere_is_compared_on_the_most() -> None:
+    base = _deployment(find_model("llama-3.1-405b"), find_gpu("l4"), "vllm", "fp16", 1)
+    assert _fewest(base).parallelism.tp == 8
+
+
+def test_the_mean_of_gains_is_geometric() -> None:
+    assert _mean({1: 2.0, 4: 8.0, 16: 9.0}, (1, 4)) == pytest.approx(4.0)
+    assert _mean({1: 2.0, 4: 8.0, 16: 9.0}, (16,)) == pytest.approx(9.0)
+    slow = Work(token={1: 6.0, 4: 8.0}, run={1: 9.0}, prompt=10.0)
+    fast = Work(token={1: 3.0, 4: 2.0}, run={1: 6.0}, prompt=4.0)
+    assert slow.over(fast) == Work(token={1: 2.0, 4: 4.0}, run={1: 1.5}, prompt=2.5)

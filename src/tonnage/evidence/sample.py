@@ -552,7 +552,7 @@ def starts(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "memory": memory,
         "attention": compute,
         "kv_bandwidth": memory,
-        "allreduce_s": ONCE * token / max(d.model.layers, 1),
+        "allreduce_s": ONCE * token / d.model.layers,
         "step_s": CONSTANT * token,
         "sequence_s": SEQUENCE * max(more, token / 1e3),
         "prefill_s": ONCE * first,
