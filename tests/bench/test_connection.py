@@ -25,7 +25,7 @@ from tonnage.bench.connection import (
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.prompts import prompts
 from tonnage.bench.receiver import Receiver
-from tonnage.bench.reply import Reply
+from tonnage.bench.reply import Exchange, Reply
 from tonnage.errors import InputError
 
 
@@ -201,3 +201,82 @@ def test_requests_of_a_worker_have_their_number_among_all() -> None:
     assert drawn.question == alone.prompts.text(5, 9)
     whole = alone.turn(5, 9, 4, text="", pieces=[(3, 9)], before=0, history=[])
     assert whole.question == alone.prompts.of_pieces([(3, 9)], 9)  # type: ignore[union-attr]
+
+
+BODY = b'{"data": [1]}'
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n" + BODY
+
+
+@pytest.mark.parametrize(
+    ("pieces", "usable", "outcome"),
+    [
+        ([WHOLE], True, ("", "")),
+        ([WHOLE.replace(b"OK", b"OK\r\nConnection: close")], False, ("", "")),
+        ([WHOLE, b""], False, ("", "")),
+        ([b"HTTP/1.1 200 OK\r\n\r\n" + BODY, b""], False, ("", "")),
+        ([WHOLE.replace(b"200", b"429")], True, ("HTTP 429", '{"data": [1]}')),
+        ([WHOLE[:-1], b""], False, ("cut off", "")),
+        ([b""], False, ("closed without a reply", "")),
+        ([WHOLE.replace(b"{", b"[")], False, ("broken reply", "an answer that is not JSON of")),
+    ],
+)
+def test_a_connection_is_used_again_after_a_whole_reply_that_keeps_it(
+    pieces: list[bytes],
+    usable: bool,
+    outcome: tuple[str, str],
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    endpoint = find_endpoint("embeddings", model="m", streaming=False)
+    exchange = Exchange(number=0, isl=1, osl=1, data=b"GET", reply=Reply(endpoint))
+    ended: list[bool] = []
+
+    async def play(made: Receiver) -> None:
+        connection = Connection(
+            asyncio.get_running_loop(), lambda done, _: ended.append(done.usable), made, pair[0]
+        )
+        connection.send(exchange)
+        for piece in pieces:
+            connection.received(time.monotonic_ns(), piece)
+        connection.look()
+        assert (connection.exchange, connection.used) == (None, 1)
+        connection.close()
+
+    in_loop(play)
+    assert ended == [usable]
+    assert exchange.outcome == outcome[0]
+    assert exchange.detail.startswith(outcome[1])
+
+
+def test_bytes_that_nothing_has_asked_for_end_a_connection_and_one_that_is_given_up_ends(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    endpoint = find_endpoint("embeddings", model="m", streaming=False)
+    exchange = Exchange(number=0, isl=1, osl=1, data=b"GET", reply=Reply(endpoint))
+    ended: list[tuple[str, bool]] = []
+
+    async def play(made: Receiver) -> None:
+        connection = Connection(
+            asyncio.get_running_loop(),
+            lambda done, over: ended.append((over.outcome, done.usable)),
+            made,
+            pair[0],
+        )
+        connection.look()
+        assert connection.usable
+        connection.send(exchange)
+        connection.received(5, WHOLE[:9])
+        connection.abort("timed out")
+        assert (connection.exchange, connection.usable, pair[0].fileno()) == (None, False, -1)
+        connection.abort("again")
+
+    in_loop(play)
+    assert ended == [("timed out", False)]
+    assert exchange.reply.last_ns > 5  # no piece is before the sending
+
+    async def unasked(made: Receiver) -> None:
+        connection = Connection(asyncio.get_running_loop(), None, made, pair[1])  # type: ignore[arg-type]
+        connection.received(5, b"more")
+        connection.look()
+        assert (connection.usable, pair[1].fileno()) == (False, -1)
+
+    in_loop(unasked)

@@ -298,7 +298,9 @@ def test_a_search_doubles_then_halves_and_weighs_the_grid_between() -> None:
     assert math.isnan(down.middle)
 
 
-@pytest.mark.parametrize(("sure", "kept"), [(0.2, 0.5), (0.5, 0.5), (0.9, 0.9), (1.0, 0.98)])
+@pytest.mark.parametrize(
+    ("sure", "kept"), [(-0.1, 0.5), (0.2, 0.5), (0.5, 0.5), (0.9, 0.9), (1.0, 0.98)]
+)
 def test_an_answer_is_at_most_so_sure(sure: float, kept: float) -> None:
     search = Threshold(8.0)
     search.tell(passed=True, sure=sure)
@@ -414,3 +416,26 @@ def test_the_interval_is_widened_by_the_room_that_a_limit_leaves(
     slo = tuple(parse_limit(*text.split(" ", 1)) for text in limits)  # type: ignore[arg-type]
     low, high = _widened((10.0, 12.0), trials, slo, whole=whole)
     assert (low, high) == (pytest.approx(10.0 / (1.02 + room)), pytest.approx(12.0 * 1.02))
+
+
+def test_the_ends_of_the_grid_are_loads_of_it() -> None:
+    search = Threshold(8.0)
+    search._loads = np.arange(2_000.0)
+    search._weights = np.zeros(2_000)
+    search._weights[-1] = 1.0
+    assert [search._quantile(share) for share in (0.0, 0.5, 1.0, 1.5)] == [
+        0.0,
+        1999.0,
+        1999.0,
+        1999.0,
+    ]
+
+
+def test_a_latency_of_zero_is_inside_its_limit_for_sure() -> None:
+    run = measured(10.0, seconds=20.0, seed=0)
+    requests = replace(
+        run.requests, last_token_ns=run.requests.due_ns, first_token_ns=run.requests.due_ns
+    )
+    made = replace(run, requests=requests, summary=summarize(requests))
+    trial = judged(10.0, made, (parse_limit("e2e", "p95<=1s"),))
+    assert (trial.passed, trial.sure, trial.why) == (True, 0.98, "")

@@ -459,3 +459,12 @@ def test_two_runs_next_to_one_another() -> None:
     assert alone.quantiles_ms == {}
     few = compare(record(np.full(39, 100.0)), record(np.full(300, 200.0))).ratios[0]
     assert (few.first, few.second, few.ratio, few.differs) == (50, 100, 2, None)
+
+
+def test_a_gap_shared_by_three_tokens_is_a_third_of_it() -> None:
+    """Ten nanoseconds for three tokens after the first: not 3 ns each."""
+    offsets = np.array([100, 110, 110, 110])
+    found = other_definitions(rows_of(due_ns=[0]), offsets, np.array([4]))
+    for name in ("tpot_by_event_ms", "inter_token_latency_ms"):
+        assert found[name]["mean"] == pytest.approx(10 / 3 / 1e6, rel=1e-9)
+    assert found["tpot_with_ttft_ms"]["mean"] == pytest.approx(110 / 4 / 1e6, rel=1e-9)

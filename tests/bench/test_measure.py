@@ -3,13 +3,18 @@ cannot be."""
 
 from __future__ import annotations
 
+import signal
+import time
+from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.bench.exact_runs import in_flight
 from tests.bench.live import question, run
 from tonnage.api.bench import bench
+from tonnage.bench import measure
 from tonnage.bench.arguments import Fault
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.formats.invalid_runs import InvalidRuns
@@ -82,3 +87,59 @@ def test_a_cap_is_shared_by_client_processes_and_in_the_run_folder(tmp_path: Pat
     }
     (row,) = read_measured(tmp_path / "run", where, InvalidRuns(include=True))
     assert (row["request_rate"], row["in_flight"], row["concurrency"]) == (400, 5, None)
+
+
+def test_both_signals_end_a_run_where_they_can() -> None:
+    added: list[tuple[int, object]] = []
+    loop = SimpleNamespace(add_signal_handler=lambda *words: added.append(words))
+    measure._on_interrupt(loop, print)  # type: ignore[arg-type]
+    assert added == [(signal.SIGINT, print), (signal.SIGTERM, print)]
+
+    def refuses(*_: object) -> None:
+        raise RuntimeError
+
+    measure._on_interrupt(SimpleNamespace(add_signal_handler=refuses), print)  # type: ignore[arg-type]
+
+
+def test_percentiles_of_the_latest_requests() -> None:
+    assert measure._percentiles(deque()) is None
+    assert measure._percentiles(deque([7])) == (7e-9, 7e-9)
+    assert measure._percentiles(deque(range(100, -1, -1))) == (50e-9, 95e-9)
+
+
+def test_what_is_left_of_a_run_by_its_time_or_its_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tonnage.bench.measure.time", SimpleNamespace(monotonic_ns=lambda: 5_000_000_000)
+    )
+
+    class Sized(SimpleNamespace):
+        def __len__(self) -> int:
+            return 40
+
+    live = measure.Live()
+    for seconds, over, expected in (
+        (10.0, 3, 6.0),
+        (3.0, 3, 0.0),
+        (float("inf"), 10, 12.0),
+        (float("inf"), 0, None),
+    ):
+        conductor = SimpleNamespace(
+            start_ns=1_000_000_000, load=Sized(seconds=seconds), sent=12, over=over
+        )
+        live.begin(conductor, None)  # type: ignore[arg-type]
+        reading = live.reading()
+        assert reading is not None
+        assert reading.left_s == expected
+        assert (reading.in_flight, reading.requests_per_second, reading.ttft_s) == (
+            *(12 - over, None, None),
+        )
+    live._ends.extend([1_000_000_000, 2_000_000_000, 3_000_000_000])
+    assert live.reading().requests_per_second == 1.0  # type: ignore[union-attr]
+    assert time.monotonic_ns() > 0
+
+
+def test_sigterm_changes_nothing_while_a_run_is_written() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with measure.sigterm_waits():
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -392,3 +392,32 @@ def test_readings_of_amd_by_their_fields() -> None:
         {"power": 2_000_000, "counter_resolution": 1},
     ]
     assert [_counted_joules(count) for count in counts] == [pytest.approx(61.2), 2.0]
+
+
+def test_a_page_is_waited_for_two_seconds_and_by_tls_where_its_address_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[tuple[object, ...]] = []
+
+    def connection(kind: str) -> object:
+        def made(host: str, port: int | None, timeout: float) -> types.SimpleNamespace:
+            opened.append((kind, host, port, timeout))
+            return types.SimpleNamespace(
+                request=lambda *words: opened.append(words),
+                getresponse=lambda: types.SimpleNamespace(status=200, read=lambda size: b"a"),
+                close=lambda: opened.append(("closed",)),
+            )
+
+        return made
+
+    monkeypatch.setattr("http.client.HTTPConnection", connection("plain"))
+    monkeypatch.setattr("http.client.HTTPSConnection", connection("tls"))
+    assert fetch("http://h:1") == fetch("https://h/x", 0.5) == "a"
+    assert opened == [
+        ("plain", "h", 1, 2.0),
+        ("GET", "/metrics"),
+        ("closed",),
+        ("tls", "h", None, 0.5),
+        ("GET", "/x"),
+        ("closed",),
+    ]

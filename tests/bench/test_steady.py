@@ -154,6 +154,7 @@ def test_a_line_by_hand(
         ([1, 2, 3], 1.0, math.inf),
         ([3, 2, 1], -1.0, math.inf),
         ([10, 10, 10], 0.0, math.inf),
+        ([0, 0, 0], 0.0, math.inf),
         # slope 1, residuals as of the line above: error sqrt(1 / 2 / 5)
         ([0, 2, 3, 3], 3 / 2, 1 / math.sqrt(0.1)),
         ([3, 3, 2, 0], -3 / 2, 1 / math.sqrt(0.1)),

@@ -33,6 +33,7 @@ from tonnage.sizing.extrapolation import (
     STEADY,
     _growth,
     _in_flight,
+    _near_saturation,
     _out_of_range,
     beyond,
     unmeasured,
@@ -455,3 +456,26 @@ def test_requests_in_flight_follow_littles_law() -> None:
     assert _in_flight(chosen) == 7.0  # type: ignore[arg-type]
     chosen.concurrency_per_instance = None
     assert _in_flight(chosen) == 0.0  # type: ignore[arg-type]
+
+
+def test_a_job_and_a_deployment_without_a_limit_are_near_nothing() -> None:
+    peak = SimpleNamespace(requests_per_second_per_instance=9.9)
+
+    def near(offline: bool, saturation: float, at_peak: Any = peak) -> list[Beyond]:
+        chosen = SimpleNamespace(
+            saturation_requests_per_second_per_instance=saturation,
+            at_peak=at_peak,
+            requests_per_second_per_instance=9.6,
+        )
+        asked = SimpleNamespace(offline=offline)
+        return list(_near_saturation(asked, chosen))  # type: ignore[arg-type]
+
+    assert near(True, 10.0) == near(False, 0.0) == near(True, 10.0, None) == []
+    (item,) = near(False, 10.0)
+    assert item == OpenLoopNearSaturation(
+        share=0.99, times=14.7, below=0.85, times_below=pytest.approx(1.27)
+    )
+    assert near(False, 9.9 / 0.85 + 1e-9) == []
+    (item,) = near(False, 10.0, None)
+    assert item == ClosedLoopNearSaturation(share=0.96, times=1.6, below=0.8)
+    assert near(False, 9.6 / 0.95 + 1e-9, None) == []

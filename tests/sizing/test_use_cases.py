@@ -31,6 +31,7 @@ from tonnage.report.plans.use_cases import use_cases_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.metrics import Latencies
 from tonnage.sizing.fleet.standby import Failures, Reserve
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.mixture import Mixture
 from tonnage.sizing.planner import size
 from tonnage.sizing.use_cases import (
@@ -40,6 +41,7 @@ from tonnage.sizing.use_cases import (
     _case,
     _deployments,
     _fewest,
+    _in_groups,
     _options,
     _shared,
     use_cases,
@@ -442,3 +444,57 @@ def test_the_first_use_case_that_a_deployment_does_not_serve_is_named(
     assert looked == ["a", "b"]
     served["b"] = "B"
     assert tried.of(SimpleNamespace(identity=identity(2))) == ("A", "B", "C")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("preset", "drafts"), [("vllm-0.32", False), ("vllm", True)])
+def test_a_pool_is_sized_in_systems_of_one_instance(
+    preset: str, drafts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search is of the pool's deployment alone, without spare systems; with drafts where its
+    engine's name says more than its preset."""
+    made: list[Any] = []
+
+    def search(**what: Any) -> SimpleNamespace:
+        made.append(what)
+        return SimpleNamespace(answer=lambda: SimpleNamespace(best=None))
+
+    monkeypatch.setattr("tonnage.sizing.use_cases.Search", search)
+    guesses = SimpleNamespace()
+    of = replace(question(spare=2), speculation=guesses, growth_per_month=0.1)  # type: ignore[arg-type]
+    one = Asked(name="chat", question=of, plan=SimpleNamespace())  # type: ignore[arg-type]
+    names = {
+        "gpu": "h100-sxm-80gb",
+        "precision": "fp8",
+        "engine": "vllm-0.32",
+        "engine_preset": preset,
+    }
+    narrow = UseCasePool(
+        **names,
+        tp=2,
+        system="dgx-h100",
+        gpus_per_system=8,
+        knobs=None,
+        instances=3,
+        instances_exact=2.5,
+        cases=(),
+    )
+    runs = Runs()
+    assert _in_groups(one, narrow, runs) is None
+    (what,) = made
+    found = what["question"]
+    assert (what["runs"], what["rows"]) == (runs, False)
+    assert (found.deepen, found.spare, found.remarks, found.growth_per_month) == (
+        False,
+        0,
+        (),
+        None,
+    )
+    assert [gpu.name for gpu in found.gpus] == ["h100-sxm-80gb"]
+    assert [precision.name for precision in found.precisions] == ["fp8"]
+    assert (found.engines, found.tps, found.pps) == ((preset,), (2,), (1,))
+    assert (found.dps, found.eps) == ((1,), (1,))
+    assert found.speculation is (guesses if drafts else None)
+    (group,) = found.systems
+    assert (group.name, group.gpus) == ("2xh100-sxm-80gb", 2)
+    assert _in_groups(one, replace(narrow, tp=8), runs) is None
+    assert made[1]["question"].systems == of.systems  # an instance fills a system

@@ -183,7 +183,7 @@ def _trend(means: np.typing.NDArray[np.float64]) -> tuple[float, float]:
     slope = float((x * means).sum() / (x * x).sum())
     rest = means - means.mean() - slope * x
     error = math.sqrt(float((rest * rest).sum()) / max(means.size - 2, 1) / float((x * x).sum()))
-    drift = slope * (means.size - 1) / float(means.mean())
+    drift = slope * (means.size - 1) / (float(means.mean()) or 1.0)  # latencies of 0 do not rise
     return drift, abs(slope) / error if error > 0 else math.inf
 
 

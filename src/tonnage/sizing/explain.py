@@ -96,9 +96,11 @@ def _ttft_parts(best: Sized) -> tuple[TtftParts, ...]:
         )
     else:
         rate = on_lattice(place_of(rate) // WIDTH[best.care] * WIDTH[best.care])
+        requests, seed = instance.requests_of(rate, best.care, count), instance.traffic.seed
         record = middle(
-            instance.open(
-                rate, instance.requests_of(rate, best.care, count), instance.traffic.seed, count
+            best.contender.runs.once(
+                (instance, "record", rate, requests, count),
+                lambda: instance.open(rate, requests, seed, count),
             )
         )
     return ttft_parts(record, instance.spec)

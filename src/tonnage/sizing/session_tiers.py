@@ -75,8 +75,12 @@ def held_sessions(best: Sized) -> HeldSessions | None:
     recorded = instance.recorded_sessions
     if recorded is None or source.trace_requests is None:
         return None
+    requests, seed = instance.requests_of(best.rate, SURE), instance.traffic.seed
     record = middle(
-        instance.open(best.rate, instance.requests_of(best.rate, SURE), instance.traffic.seed)
+        contender.runs.once(
+            (instance, "sessions", best.rate, requests),
+            lambda: instance.open(best.rate, requests, seed),
+        )
     )
     session_latencies = summarize(record).sessions
     hits = float(record.cached_tokens.sum() / record.isl.sum())

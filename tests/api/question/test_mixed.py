@@ -39,8 +39,8 @@ ROUND_UP = {
 
 @cache
 def plan(**changed: Any) -> Plan:
-    asked = {name: value for name, value in changed.items() if value is not None}
-    return answer(ask(**asked))[0]
+    flags = {name: value for name, value in changed.items() if value is not None}
+    return answer(ask(**flags))[0]
 
 
 @pytest.mark.accuracy
@@ -69,8 +69,8 @@ def test_a_mix_is_not_praised_over_two_pools_that_cost_less() -> None:
 
 
 def test_a_way_of_the_cost_that_is_below_a_mix_is_named() -> None:
-    asked = {**ROUND_UP, "profile": "10,2" + 22 * ",1"}
-    mixed_plan = plan(**asked, mix=True)
+    flags = {**ROUND_UP, "profile": "10,2" + 22 * ",1"}
+    mixed_plan = plan(**flags, mix=True)
     assert mixed_plan.mixed is not None
     compared = mixed_plan.mixed.compared
     assert compared is not None
@@ -87,11 +87,11 @@ def test_a_way_of_the_cost_that_is_below_a_mix_is_named() -> None:
 
 
 def test_nothing_is_named_where_a_mix_costs_least() -> None:
-    asked = {**ROUND_UP, "where": "on-prem"}
-    mixed = plan(**asked, mix=True).mixed
+    flags = {**ROUND_UP, "where": "on-prem"}
+    mixed = plan(**flags, mix=True).mixed
     assert mixed is not None
     assert mixed.groups
     assert mixed.compared is not None
     assert mixed.compared.cheaper is None
-    assert "cheaper" not in json.dumps(plan(**asked, mix=True).to_json()["mixed"]["compared"])
+    assert "cheaper" not in json.dumps(plan(**flags, mix=True).to_json()["mixed"]["compared"])
     assert "cheaper still" not in mix_text(mixed)

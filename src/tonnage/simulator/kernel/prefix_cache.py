@@ -14,17 +14,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from tonnage.simulator.kernel.blocks import (
     EMPTY,
+    LINE_2,
     blocks_of,
-    drop,
     forget,
     give_name,
+    home_of,
     let_begin,
     let_go,
     name_of,
     named,
     piece_at,
+    put,
     ring_of,
     take,
     unlink,
@@ -33,7 +37,6 @@ from tonnage.simulator.kernel.compiler import called, part
 from tonnage.simulator.kernel.memory import NEVER, record_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 SCHEDULED, COMPUTED, COMPLETE = range(3)
@@ -51,6 +54,8 @@ NOTE = record_of(
     "tokens",  # … and tokens
     "transfer",  # … and the time of its transfers, in picoseconds …
     "overlap",  # … and of the ones that overlap with the step
+    "blocked",  # the last row that found too few free blocks, plus 1; 0 once another one entered
+    "others",  # blocks that others held of what it found, and that were named since
     "waits",  # time of transfers that the next step waits for …
     "overlaps",  # … and of the ones that overlap with it
     "begun",  # first turns that were sent, of a closed loop
@@ -122,27 +127,35 @@ def look_up(m, r, tokens):
     note.found, note.kept, note.idle, note.tokens, note.transfer, note.overlap = 0, 0, 0, 0, 0, 0
     if note.on == 0:
         return 0
-    p, place, reached = c.starts[r], 0, 0
+    # sums in the record would be written to memory block by block
+    p, place, reached, cached, idle, transfer, overlap = c.starts[r], 0, 0, 0, 0, 0, 0
+    home, ahead = 0, -1
     while (place + 1) * size < tokens:
         while c.until[p] < (place + 1) * size:
             p += 1
-        block = named(c, name_of(c.piece[p], place, 0))
+            ahead = -1
+        name = name_of(c.piece[p], place, 0)
+        if place >> LINE_2 != ahead:  # the names of the next places are in the same line
+            home, ahead = home_of(c, name) - place, place >> LINE_2
+        block = (
+            np.int64(c.blocks[home + place]) if c.names[home + place] == name else named(c, name)
+        )
         if block == EMPTY:
             break
         c.found[place] = block
         if block < c.refs.size:
-            note.kept += 1
-            if c.refs[block] == 0:
-                note.idle += 1
+            cached += 1
+            idle += c.refs[block] == 0
         else:
             tier = ring_of(c, block) - c.name.size - 1
             lasts = c.lasts[tier] + (c.latency[tier] if reached & (1 << tier) == 0 else 0)
             reached |= 1 << tier
             if c.hidden[tier] > 0:
-                note.overlap += lasts
+                overlap += lasts
             else:
-                note.transfer += lasts
+                transfer += lasts
         place += 1
+    note.kept, note.idle, note.transfer, note.overlap = cached, idle, transfer, overlap
     note.found = place
     note.tokens = place * size
     if note.partial > 0:
@@ -157,6 +170,7 @@ def look_up(m, r, tokens):
 def hold(m, i):
     """The request that was looked at last has the slot now, with what it found."""
     c, note, slot = m.cache, m.cache.note, m.slots[i]
+    note.blocked = 0
     if note.on == 0:
         return
     c.taken[i], c.known[i], c.windows[i] = note.found, note.found, 0
@@ -169,16 +183,17 @@ def hold(m, i):
                 unlink(c, block)
             c.refs[block] += 1
             c.held[i, k] = block
-    for k in range(note.found):
+    # names that are lifted stay in the table, where nobody looks for them meanwhile
+    for k in range(note.found if note.found > note.kept else 0):
         block = c.found[k]
         if block >= c.refs.size:
             c.lifted[k] = c.name[block]
-            drop(c, c.name[block])
             forget(c, block)
-    for k in range(note.found):
+    for k in range(note.found if note.found > note.kept else 0):
         if c.found[k] >= c.refs.size:
             block = take(c)
-            give_name(c, block, c.lifted[k])
+            c.name[block] = c.lifted[k]
+            put(c, c.lifted[k], block)
             c.held[i, k] = block
     slot.computed = note.tokens
     slot.blocks = note.found
@@ -187,6 +202,22 @@ def hold(m, i):
     note.overlaps += note.overlap
     if m.rows.preemptions[slot.row] == 0:
         c.cached[slot.row] = note.tokens
+
+
+@called()
+def note_blocked(m, r):
+    """The request that was looked at last found too few free blocks."""
+    note = m.cache.note
+    note.blocked, note.others = r + 1, note.kept - note.idle
+
+
+@part()
+def still_blocked(m, r, needed):
+    """Whether a request that was blocked is so whatever it would find now: of its blocks others
+    hold no more than they did, and what was named since.
+    """
+    note = m.cache.note
+    return note.blocked == r + 1 and needed - note.others > m.state.free
 
 
 @part()
@@ -234,6 +265,7 @@ def tell(m, i, tokens):
                 min(c.until[begins], (place + 1) * size),
             )
         place += 1
+    c.note.others += place - c.known[i]
     c.known[i] = place
 
 

@@ -23,6 +23,16 @@ no_longer_free = two_forms(
 )
 """Blocks that are not free any more when it has these."""
 
+note_blocked = two_forms("cache", lambda m, r: None, lambda m, r: prefix_cache.note_blocked(m, r))
+"""The request that was looked at last found too few free blocks."""
+
+still_blocked = two_forms(
+    "cache",
+    lambda m, r, needed: False,
+    lambda m, r, needed: prefix_cache.still_blocked(m, r, needed),
+)
+"""Whether it finds too few whatever it would find now, as nobody entered since."""
+
 hold = two_forms("cache", lambda m, i: None, lambda m, i: prefix_cache.hold(m, i))
 """The request that was looked at last has the slot now, with what it found."""
 

@@ -25,7 +25,9 @@ from tonnage.simulator.kernel.shared import (
     found_blocks,
     hold,
     no_longer_free,
+    note_blocked,
     released,
+    still_blocked,
 )
 
 # vLLM's pre-emption by class or deadline, compiled; the rules are those of ``reference/vllm.py``,
@@ -156,13 +158,16 @@ def schedule(m):
     while not preempted and s.queued > 0 and budget > 0 and s.running < cfg.slots:
         r = s.head
         tokens = rows.isl[r] + rows.generated[r]
-        lacks = cut(m, tokens - received(m, r) - find(m, r, tokens))
-        if cfg.chunked == 0 and lacks > budget:
-            break
         needed = blocks_of(tokens, cfg.block_tokens) + windows_of(
             cfg, rows.isl[r] + rows.osl[r] + cfg.drafted
         )
+        if still_blocked(m, r, needed):
+            break
+        lacks = cut(m, tokens - received(m, r) - find(m, r, tokens))
+        if cfg.chunked == 0 and lacks > budget:
+            break
         if needed - found_blocks(m) + no_longer_free(m) > s.free:
+            note_blocked(m, r)
             break
         new = min(lacks, budget)
         take[s.filling] = new

@@ -319,11 +319,10 @@ class Contender:
         and its steps, at most so many.
         """
         instance, rate = self.running, capacity.rate
-        return (
-            instance,
-            rate,
-            instance.recorded(rate, instance.requests_of(rate, QUICK), most).steps,
-        )
+        requests = instance.requests_of(rate, QUICK)
+        key = (instance, "steps", rate, requests, most)
+        steps = self.runs.once(key, lambda: instance.recorded(rate, requests, most).steps)
+        return instance, rate, steps
 
     def saturation(self, slowdown: Slowdown | None = None) -> float:
         """Requests per second that one instance completes when always busy."""
