@@ -15,6 +15,7 @@ import pytest
 from tests.bench.corpus import DONE, HEAD, chat, chunked, sse
 from tests.bench.held import measured
 from tests.bench.live import question, read_request, run, scripted
+from tonnage.bench.endpoints import KINDS as CLASSES
 from tonnage.bench.endpoints import Delta, end_of, error_of, find_endpoint, usage_of
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.http_response import BrokenReply
@@ -180,6 +181,16 @@ def test_a_document_is_an_error_by_what_it_holds(document: dict[str, Any], messa
             {"tokens": 11, "reasoning": 6},
         ),
         ({"completion_tokens": 6, "reasoning_tokens": 6}, {"tokens": 6, "reasoning": 6}),
+        ({"reasoning_tokens": 6}, {"tokens": 6, "reasoning": 6}),
+        (
+            {"completion_tokens": 10, "reasoning_tokens": 6, "total_tokens": 16},
+            {"tokens": 16, "reasoning": 6},
+        ),
+        (
+            {"completion_tokens": 10, "reasoning_tokens": 6, "total_tokens": 17},
+            {"tokens": 10, "reasoning": 6},
+        ),
+        ({"reasoning_tokens": 1}, {"tokens": 1, "reasoning": 1}),
         ({"completion_tokens": 6, "reasoning_tokens": 0}, {"tokens": 6}),
         ({"completion_tokens": 6, "reasoning_tokens": -3}, {"tokens": 6}),
         ({"completion_tokens": 6, "reasoning_tokens": 2**40}, {"tokens": 6}),
@@ -455,3 +466,11 @@ def test_the_option_that_leaves_out_what_is_refused(
     names = {name: option(name) for name in ("no_pin_output", "omit_inputs")}
     made = find_endpoint("chat", model="m", pinned=pinned)
     assert made.remedy(refusal) == remedy.format(**names)
+
+
+def test_an_endpoint_by_its_class_is_the_usual_one() -> None:
+    for kind in ("chat", "completions", "responses", "generate"):
+        assert CLASSES[kind](model="m") == find_endpoint(kind, model="m")
+    assert list(CLASSES) == [
+        *("chat", "completions", "responses", "embeddings", "generate", "infer"),
+    ]

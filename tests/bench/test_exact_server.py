@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import re
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import MISSING, asdict, fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +18,10 @@ import pytest
 
 from tests.bench.records import MS
 from tonnage.bench import exact_replies
+from tonnage.bench.arguments import BenchArguments, ExactArguments
 from tonnage.bench.exact_replies import Request, closing, event, opening
 from tonnage.bench.exact_server import ExactServer, Schedule
+from tonnage.units import parse_duration
 
 
 @pytest.mark.live
@@ -333,3 +336,41 @@ def test_short_replies_of_a_schedule(
     schedule = Schedule(tokens_per_event=2)
     assert schedule.service_s(tokens) == pytest.approx(seconds)
     assert schedule.sends(tokens) == [(pytest.approx(at), size) for at, size in events]
+
+
+def test_a_stream_that_is_cut_before_its_first_event_has_no_stamps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server(monkeypatch, Schedule(fault="cut", fault_every=1))
+    take(server, tokens=2)
+    server.run()
+    assert list(server.server.log) == [(0, server.start, -1, -1, 2)]
+
+
+def test_the_schedule_of_the_command_is_that_of_the_server_by_default() -> None:
+    usual = ExactArguments()
+    numbers = ("tokens_per_event", "slots", "fault", "fault_every")
+    schedule = Schedule()
+    assert [getattr(usual, name) for name in numbers] == [
+        getattr(schedule, name) for name in numbers
+    ]
+    assert [parse_duration(text, "") for text in (usual.ttft, usual.itl)] == [0.05, 0.01]
+    assert [parse_duration(text, "") for text in (usual.freeze_at, usual.freeze_for)] == [0, 0]
+    assert usual.port == 0
+
+
+def test_a_help_text_names_the_default_that_holds() -> None:
+    """Where a help text ends in "(default: 4)", the argument's default is 4."""
+    compared = []
+    for field in (*fields(BenchArguments), *fields(ExactArguments)):
+        words = " ".join(str(part) for part in field.metadata.values())
+        named = re.search(r"\(default: ([\w.]+)\)", words)
+        if named and named[1] in ("on", "off"):
+            compared.append((field.name, field.default, named[1] == "on"))
+        elif named and field.default is not None and field.default is not MISSING:
+            compared.append((field.name, str(field.default).removesuffix(".0"), named[1]))
+    assert len(compared) > 12
+    assert [row for row in compared if row[1] != row[2]] == []
+    usual = {field.name: field.default for field in fields(BenchArguments)}
+    names = ("warmup_request_count", "shared_prefix", "cv", "max_error_rate", "request_count")
+    assert [usual[name] for name in names] == [0, 0, 1.0, 0.01, None]

@@ -274,6 +274,10 @@ def test_a_long_request_goes_in_frames_and_no_further_than_the_window() -> None:
     peer.window = 100
     http.answers()
     assert sent[3:] == [(7, True)]
+    sent.clear()
+    peer.window, peer.max_outbound_frame_size, http._rest = 9_000, 5_000, bytes(7_000)
+    http.answers()
+    assert sent == [(5_000, False), (2_000, True)]
 
 
 def test_grpc_is_of_inferences_alone() -> None:

@@ -15,6 +15,7 @@ from tonnage.bench.intervals import (
     WORDS,
     Ratio,
     SingleGaps,
+    _notes,
     block_draws,
     block_intervals,
     compare,
@@ -407,7 +408,7 @@ def test_what_makes_two_runs_hard_to_compare(
     second: dict[str, np.ndarray], notes: tuple[str, ...]
 ) -> None:
     made = record(np.full(100, 100.0))
-    assert compare(made, replace(made, **second)).notes == notes
+    assert _notes(made, replace(made, **second)) == notes
 
 
 def test_two_runs_next_to_one_another() -> None:
@@ -455,7 +456,17 @@ def test_two_runs_next_to_one_another() -> None:
     assert document["quantiles_ms"]["e2e_ms"]["second"] == found.quantiles_ms["e2e_ms"][1]
     nothing = replace(first, status=np.full(120, 3))
     alone = compare(first, nothing)
+    assert alone.notes == _notes(first, nothing) != ()
     assert {ratio.metric for ratio in alone.ratios} == {"itl_ms", *rates}
     assert alone.quantiles_ms == {}
-    few = compare(record(np.full(39, 100.0)), record(np.full(300, 200.0))).ratios[0]
+    few = compare(record(np.full(39, 100.0)), record(np.full(40, 200.0))).ratios[0]
     assert (few.first, few.second, few.ratio, few.differs) == (50, 100, 2, None)
+
+
+def test_a_gap_shared_by_three_tokens_is_a_third_of_it() -> None:
+    """Ten nanoseconds for three tokens after the first: not 3 ns each."""
+    offsets = np.array([100, 110, 110, 110])
+    found = other_definitions(rows_of(due_ns=[0]), offsets, np.array([4]))
+    for name in ("tpot_by_event_ms", "inter_token_latency_ms"):
+        assert found[name]["mean"] == pytest.approx(10 / 3 / 1e6, rel=1e-9)
+    assert found["tpot_with_ttft_ms"]["mean"] == pytest.approx(110 / 4 / 1e6, rel=1e-9)

@@ -14,6 +14,7 @@ from tonnage.bench.prompts import (
     PLAIN_WORDS,
     FilePrompts,
     Prompts,
+    TokenizerFile,
     length_of,
     prompts,
     read_prompts,
@@ -167,3 +168,76 @@ def test_prompts_of_characters_begin_with_words_of_their_own() -> None:
     assert (len(shared.shared), shared.shared_tokens) == (30, 10)
     assert shared.text(1, 40).startswith(f"{shared.shared} ")
     assert len(shared.text(1, 40)) == 120
+
+
+class Vocabulary:
+    """A tokenizer of these words, each a token behind a space; the last so many are two tokens at
+    the beginning of a text."""
+
+    def __init__(self, words: list[str], late: int = 0) -> None:
+        self.known, self.late = words, set(words[len(words) - late :])
+
+    def get_vocab_size(self) -> int:
+        return len(self.known)
+
+    def decode(self, identities: list[int]) -> str:
+        return f" {self.known[identities[0]]}"
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> object:
+        assert not add_special_tokens
+        words = text.split()
+        extra = bool(words and words[0] in self.late)
+        return type("Encoded", (), {"ids": [0] * (len(words) + extra)})
+
+
+def vocabulary(words: list[str], late: int = 0) -> TokenizerFile:
+    made = object.__new__(TokenizerFile)
+    made.tokenizer = Vocabulary(words, late)  # type: ignore[assignment]
+    return made
+
+
+def test_words_of_a_vocabulary_are_whole_plain_ones_and_sixteen_at_least() -> None:
+    letters = [f"w{chr(97 + k)}" for k in range(20)]
+    odd = ["a", "longerthan", "UP", "\u00e4\u00f6", "a1", "", "wa"]
+    assert vocabulary([*odd, *letters]).words() == letters
+    assert vocabulary([*letters, "ninechars"]).words()[-1] == "ninechars"
+    assert vocabulary(letters[:16]).words() == letters[:16]
+    with pytest.raises(InputError, match="too few whole words"):
+        vocabulary(letters[:15]).words()
+    # words that begin a text as one token are taken alone where there are sixteen of them
+    assert vocabulary(letters, late=4).words() == letters[:16]
+    assert vocabulary(letters, late=5).words() == letters
+    assert vocabulary(letters).words(most=5) == letters[:5]
+    with pytest.raises(
+        InputError, match="too few"
+    ):  # no more than four times as many are looked at
+        vocabulary(letters).words(most=3)
+
+
+def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a file"):
+        TokenizerFile(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match=r"tokenizer.json is not a tokenizer.json"):
+        TokenizerFile(tmp_path)
+    words_tokenizer(tmp_path / "tokenizer.json")
+    assert TokenizerFile(tmp_path).count("time people") == 2
+
+
+def test_words_that_do_not_add_up_make_no_prompt() -> None:
+    """Each prompt counts a token more than its words, and its prefix."""
+    counter = vocabulary(["wa"] * 30, late=30)
+    made = Prompts(words=("wa",), ring=("wa",), seed=0, counter=counter)
+    assert made.exact
+    assert made.text(1, 5) == "wa wa wa wa"
+    with pytest.raises(InputError, match="no prompt of exactly 1 tokens"):
+        made.text(1, 1)
+    with pytest.raises(InputError, match="do not add up"):
+        made.of_pieces([(1, 5)], 5)
+    shared = Prompts(
+        words=("wa",), ring=("wa",), seed=0, counter=counter, shared="wa wa", shared_tokens=2
+    )
+    assert shared.text(1, 6) == "wa wa wa wa wa"
+    exact = Prompts(words=("wa",), ring=("wa",), seed=0, counter=vocabulary(["wa"]), additive=True)
+    assert exact.of_pieces([(1, 2), (2, 2), (3, 9)], 5) == "wa wa wa wa wa"
+    assert exact.text(1, 3) == "wa wa wa"

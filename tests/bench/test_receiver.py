@@ -119,3 +119,27 @@ def test_prompts_larger_than_a_socket_takes_at_once_arrive(tmp_path: Path) -> No
         )
     assert found.outcomes == {"": 3}
     assert (np.diff(found.requests.first_token_ns) != 0).all()
+
+
+def test_the_pause_follows_by_an_eighth_and_only_where_pieces_are_stamped() -> None:
+    """A request of 40 ms after 100 ms: a hundredth of it is 400 µs, the fifth of a piece's part of
+    64 is 125 µs."""
+
+    def over(sent_ms: float, ended_ms: float, events: int) -> Any:
+        reply = SimpleNamespace(last_ns=round(ended_ms * 1e6), times=range(events))
+        return SimpleNamespace(sent_ns=round(sent_ms * 1e6), reply=reply)
+
+    async def play(made: Receiver) -> None:
+        made.learn(over(100, 140, 1))
+        assert made._pause_ns == 0
+        made._stamped = True
+        made.learn(over(100, 140, 0))
+        assert made._pause_ns == 400_000 // 8
+        made.learn(over(100, 140, 64))
+        assert made._pause_ns == 50_000 + (125_000 - 50_000) // 8
+        before = made._pause_ns
+        made.learn(over(100, 100, 1))
+        made.learn(over(100, 90, 1))
+        assert made._pause_ns == before
+
+    in_loop(play)

@@ -106,7 +106,7 @@ def test_the_client_next_to_the_server_s_own_stamps_by_hand() -> None:
             "server_ttft_ms": pytest.approx(45.0),
             "bias_ms": pytest.approx(49.5),
             "bias_p99_ms": pytest.approx(98.01),
-            "last_bias_ms": pytest.approx(2.0),
+            "last_bias_ms": pytest.approx(2.0, rel=1e-9),
             "cpu_us_per_token": pytest.approx(500.0),
             "ceiling_tokens_per_second": pytest.approx(1_700.0),
             "lateness_mean_ms": pytest.approx(2.0),
@@ -115,3 +115,5 @@ def test_the_client_next_to_the_server_s_own_stamps_by_hand() -> None:
     assert (
         _compared(8, requests, replace(observed, lateness_ns=array("q")), log).lateness_mean_ms == 0
     )
+    failed = replace(requests, status=np.full(count, 3))
+    assert _compared(8, failed, observed, log).ttft_ms == 0.0

@@ -179,3 +179,35 @@ def test_a_cost_that_cannot_be_had_is_refused_before_anything_is_sent(
     ]
     assert run([*asked, *flags]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_tier_is_met_at_its_very_floor_and_ceiling_and_not_by_a_run_without_tokens() -> None:
+    """TTFT 50 ms; four gaps of 12.5 ms are 80 tokens/s."""
+    requests = record(np.full(600, 100.0))
+    bounds = [
+        Tier(tokens_per_second=speed, ttft_s=ttft)
+        for speed, ttft in ((80.0, 0.05), (80.01, 0.05), (80.0, 0.0499))
+    ]
+    found = tiers_of_run(requests, judged(), 3, bounds)
+    assert found == {
+        "users": 3,
+        "output_tokens_per_second_p25": 80.0,
+        "ttft_ms_p95": 50.0,
+        "tiers": [
+            {"output_tokens_per_second": tier.tokens_per_second, "ttft_s": tier.ttft_s, "met": met}
+            for tier, met in zip(bounds, (True, False, False), strict=True)
+        ],
+    }
+    nothing = tiers_of_run(replace(requests, status=np.full(600, 3)), judged(), 3, bounds)
+    assert (nothing["output_tokens_per_second_p25"], nothing["ttft_ms_p95"]) == (None, None)
+    assert not any(tier["met"] for tier in nothing["tiers"])
+    at_once = tiers_of_run(
+        replace(requests, last_token_ns=requests.first_token_ns), judged(), 3, bounds
+    )
+    assert (at_once["output_tokens_per_second_p25"], at_once["ttft_ms_p95"]) == (None, 50.0)
+    assert str(bounds[0]) == "80 tokens/s, TTFT 50 ms"
+    assert [(tier.tokens_per_second, tier.ttft_s) for tier in TIERS] == [
+        (30.0, 15.0),
+        (100.0, 15.0),
+        (300.0, 15.0),
+    ]

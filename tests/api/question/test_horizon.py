@@ -50,7 +50,7 @@ def way(horizon: Horizon, name: Purchasing) -> HorizonWay:
 @cache
 def grown() -> Plan:
     return tonnage.size(
-        **ASKED, peak_rps=200, growth="6%/month", horizon="36", price_decay="systems=20% rents=10%"
+        **ASKED, peak_rps=200, growth="6%/month", horizon="24", price_decay="systems=20% rents=10%"
     )
 
 
@@ -117,9 +117,9 @@ def test_every_fault_is_said_at_once() -> None:
 def test_the_systems_of_drawn_months_are_those_that_are_asked_for_by_themselves() -> None:
     horizon = grown().horizon
     assert horizon is not None
-    assert [need.month for need in horizon.needs] == list(range(36))
+    assert [need.month for need in horizon.needs] == list(range(24))
     steps = {month for month, _ in way(horizon, "steps").purchases if month}
-    drawn = random.Random(65).sample(range(36), 2)
+    drawn = random.Random(65).sample(range(24), 2)
     for month in {*drawn, min(steps), min(steps) - 1}:
         need = horizon.needs[month]
         assert need.simulated
@@ -151,7 +151,7 @@ def test_a_month_costs_a_twelfth_of_the_year_that_is_asked_for_by_itself() -> No
 
 def test_a_month_of_a_fleet_that_exists_takes_what_is_added_for_its_load() -> None:
     asked = {**ASKED, "gpu": "h200,h100", "have": "1xdgx-h100"}
-    plan = tonnage.size(**asked, peak_rps=250, growth="7%/month", horizon="24")
+    plan = tonnage.size(**asked, peak_rps=250, growth="7%/month", horizon="12")
     horizon, mixed = plan.horizon, plan.mixed
     assert horizon is not None
     assert mixed is not None

@@ -64,7 +64,9 @@ def test_the_check_simulates_every_instance_of_a_fleet(instances: int) -> None:
     assert max(abs(share * instances - 1)) < 0.3  # each of them gets its part of the load
 
 
-@pytest.mark.parametrize(("rate", "instances"), [(0.01, 2), (0.2, 3), (5.0, 2), (30.0, 8)])
+@pytest.mark.parametrize(
+    ("rate", "instances"), [(1e-4, 2), (0.01, 2), (0.2, 3), (5.0, 2), (30.0, 8)]
+)
 def test_a_fleet_is_simulated_over_as_many_requests_as_its_instances_need(
     rate: float, instances: int
 ) -> None:

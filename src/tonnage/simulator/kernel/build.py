@@ -247,7 +247,7 @@ def plain(column: NDArray[Any], kind: type) -> NDArray[Any]:
     return np.require(column, dtype=kind, requirements=["C", "W"])
 
 
-def slots(knobs: EngineKnobs, drafted: int = 0) -> int:
+def slots(knobs: EngineKnobs, drafted: int) -> int:
     """Sequences that run at once: engines that hold decodes to a token budget take care that each
     can have one in every step.
     """
