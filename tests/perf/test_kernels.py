@@ -16,7 +16,7 @@ from tonnage.perf.ranges import differs, marks, second_opinion
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
-from tonnage.spec.deployment import Deployment
+from tonnage.spec.deployment import Deployment, Parallelism
 
 APART = ("gpt-oss-120b", "h200", "tensorrt-llm", 8, "mxfp4")
 BANDWIDTH, RATE = 3.35e6, 989e6  # bytes and FLOP per µs of an H100
@@ -192,3 +192,11 @@ def test_sparse_latent_attention_has_the_projections_of_latent_attention() -> No
         for model in ("deepseek-v3", "deepseek-v3.2")
     }
     assert counts == {"deepseek-v3": 3 * 61, "deepseek-v3.2": 3 * 61}
+
+
+def test_ranks_send_their_tokens_to_the_same_experts() -> None:
+    """Two ranks of 32 tokens on two GPUs each are 64 tokens for experts that are split over four."""
+    joint = of("minimax-m2.5", "h200", tp=4, precision="fp8")
+    ranks = replace(joint, parallelism=Parallelism(tp=2, dp=2))
+    together = Kernels(joint)._routed(Step(0, 1, 64, 64 * 1024))
+    assert Kernels(ranks)._routed(Step(0, 1, 32, 32 * 1024)) == pytest.approx(together)

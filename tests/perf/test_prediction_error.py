@@ -7,12 +7,14 @@ import pytest
 
 from tests.deployments import deployment
 from tests.perf.prediction_error_cases import NOWHERE, regime, width
+from tests.results.test_metrics import record
 from tonnage import api
 from tonnage.evidence.rows import errors
 from tonnage.formats.measured_files import read_measured
-from tonnage.perf.prediction_error import intervals_of, regime_of
+from tonnage.perf.prediction_error import intervals_of, regime_of, run_noise
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
+from tonnage.results.requests import COMPLETED, FAILED
 from tonnage.spec.calibration import Calibration
 from tools.fit.data import FILES
 from tools.fit.fitting import WEIGHTS, rows_of
@@ -307,3 +309,34 @@ def test_first_support_widens_the_slower_side_alone() -> None:
         replace(regime, known_model=True, known_engine=True, differs=1.0, apart=frozenset()),
     )
     assert wide[1] > 1.6 * 10.0
+
+
+def test_the_noise_of_a_run_by_hand() -> None:
+    """A hundred requests every 10 ms, in blocks of ten; the first half have a first token after
+    10 ms and the others after 30. Order and requests that failed change nothing."""
+    due = [10 * number for number in range(100)]
+    first = [at + (10 if at < 500 else 30) for at in due]
+    whole = record(due, first, [at + 10 for at in first], [3] * 100)
+    expected = {
+        "ttft_ms": 0.5 / 3,
+        "itl_ms": 0.0,
+        "e2e_ms": 1 / 9,
+        # answers end 12 ms apart in the block in which the slow ones begin, else 10
+        "requests_s": 0.2 / 10.2,
+    }
+    assert run_noise(whole) == pytest.approx(expected, abs=1e-12)
+    backwards = record(due[::-1], first[::-1], [at + 10 for at in first[::-1]], [3] * 100)
+    assert run_noise(backwards) == pytest.approx(expected, abs=1e-12)
+    lost = record(
+        [*due, 305, 306],
+        [*first, -1, 307],
+        [*(at + 10 for at in first), -1, 999],
+        [3] * 102,
+        status=[COMPLETED] * 100 + [FAILED] * 2,
+    )
+    assert run_noise(lost) == pytest.approx(expected, abs=1e-12)
+    least, fewer = (
+        record(due[:count], first[:count], first[:count], [1] * count) for count in (40, 39)
+    )
+    assert run_noise(least) == pytest.approx(dict.fromkeys(expected, 0.0))
+    assert run_noise(fewer) == {}

@@ -195,13 +195,15 @@ def test_what_cannot_be_read_says_what_to_type(text: str, says: str) -> None:
         ([True] * 20 + [False] * 19, 39),
         # in pairs that are alike: the twenty blocks of two differ as much as nineteen requests do
         ([True] * 20 + [False] * 20, 19),
+        # of the blocks nine are all in time, nine are not, and two are half
+        ([True] * 18 + [True, False] * 2 + [False] * 18, 190 / 9),
         ([True, False] * 20, 40),
         ([True] * 40, 40),
         ([False] * 3, 3),
     ],
 )
 def test_the_interval_of_a_share_ends_where_the_share_is_just_expected(
-    met: list[bool], independent: int
+    met: list[bool], independent: float
 ) -> None:
     """Reference: Wilson's equation, (p − share)² = t² · p · (1 − p) / n, holds at both ends."""
     first = [10 if in_time else 200 for in_time in met]

@@ -184,3 +184,7 @@ def test_the_results_of_classes_by_hand() -> None:
     (plain,) = by_class(r, np.zeros(5, dtype=int), [everybody])
     assert "attained" not in plain.to_json()
     assert plain.within == 3 / 5  # exactly at the limit is within
+    at_once = record([0, 0], [0, 40], [30, 90], [4, 6])
+    (plain,) = by_class(at_once, np.zeros(2, dtype=int), [everybody])
+    # an answer that begins at 0 was streamed
+    assert (plain.ttft_ms.mean, plain.tpot_ms.mean, plain.within) == (20, 10, 1.0)
