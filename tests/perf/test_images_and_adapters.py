@@ -144,3 +144,24 @@ def test_the_encoder_of_a_model_by_hand() -> None:
     assert encoder_bytes(seen) == 2 * seen.model.encoder_parameters
     two = replace(seen, parallelism=Parallelism(tp=2))
     assert encoder_bytes(two) == seen.model.encoder_parameters
+
+
+def test_shared_experts_and_dense_layers_have_one_adapter_each() -> None:
+    """DeepSeek V3: 3 dense layers of 18,432 and 58 with one shared expert of 2,048."""
+    groups = changed(find_model("deepseek-v3"), "all")[-4:]
+    assert groups == [
+        Changed(
+            copies=layers,
+            used=layers,
+            layers=layers,
+            inputs=inputs,
+            outputs=outputs,
+            by_outputs=by_outputs,
+        )
+        for layers, inputs, outputs, by_outputs in (
+            (3, 2 * 7168, 2 * 18_432, True),
+            (3, 18_432, 7168, False),
+            (58, 2 * 7168, 2 * 2048, True),
+            (58, 2048, 7168, False),
+        )
+    ]

@@ -9,7 +9,15 @@ import pytest
 
 from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError
-from tonnage.perf.kernels import WALK_FROM, Kernels, Step, covers, ratio_to, timed_steps
+from tonnage.perf.kernels import (
+    WALK_FROM,
+    Kernels,
+    Step,
+    _between,
+    covers,
+    ratio_to,
+    timed_steps,
+)
 from tonnage.perf.measured_steps import reduction
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.ranges import differs, marks, second_opinion
@@ -200,3 +208,12 @@ def test_ranks_send_their_tokens_to_the_same_experts() -> None:
     ranks = replace(joint, parallelism=Parallelism(tp=2, dp=2))
     together = Kernels(joint)._routed(Step(0, 1, 64, 64 * 1024))
     assert Kernels(ranks)._routed(Step(0, 1, 32, 32 * 1024)) == pytest.approx(together)
+
+
+@pytest.mark.parametrize(
+    ("size", "time"),
+    [(1, 5), (10, 5), (11, 5.2), (45, 12), (60, 15), (70, 25), (80, 35), (160, 70)],
+)
+def test_times_between_points_by_hand(size: float, time: float) -> None:
+    """Constant below the first, in proportion beyond the last."""
+    assert _between([[10, 5], [60, 15], [80, 35]], size) == pytest.approx(time)
