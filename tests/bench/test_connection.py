@@ -6,6 +6,7 @@ import asyncio
 import json
 import resource
 import socket
+import ssl
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -263,8 +264,9 @@ def test_bytes_that_nothing_has_asked_for_end_a_connection_and_one_that_is_given
         )
         connection.look()
         assert connection.usable
+        connection._eager = False
         connection.send(exchange)
-        connection.received(5, WHOLE[:9])
+        assert connection.received(5, WHOLE[:9])  # the first piece of a reply is looked at
         connection.abort("timed out")
         assert (connection.exchange, connection.usable, pair[0].fileno()) == (None, False, -1)
         connection.abort("again")
@@ -280,3 +282,47 @@ def test_bytes_that_nothing_has_asked_for_end_a_connection_and_one_that_is_given
         assert (connection.usable, pair[1].fileno()) == (False, -1)
 
     in_loop(unasked)
+
+
+@pytest.mark.parametrize(
+    ("decrypted", "kept", "ended", "answers"),
+    [
+        ((b"plain", False), [b"plain"], False, b"more"),
+        ((b"", False), [], False, b""),
+        ((b"last", True), [b"last"], True, b"unsent"),
+        (ssl.SSLError(), [], True, b"unsent"),
+    ],
+)
+def test_what_an_encrypted_peer_says_is_kept_and_answered_until_it_ends(
+    decrypted: Any,
+    kept: list[bytes],
+    ended: bool,
+    answers: bytes,
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    def decrypt(data: bytes) -> tuple[bytes, bool]:
+        assert data == b"cipher"
+        if isinstance(decrypted, ssl.SSLError):
+            raise decrypted
+        return decrypted  # type: ignore[no-any-return]
+
+    secured: Any = SimpleNamespace(
+        decrypted=decrypt, answers=lambda: answers, encrypted=lambda data: b"<" + data + b">"
+    )
+
+    async def play(made: Receiver) -> None:
+        connection = Connection(asyncio.get_running_loop(), None, made, pair[0], secured)  # type: ignore[arg-type]
+        connection.exchange = SimpleNamespace()  # type: ignore[assignment]
+        connection._eager = False
+        assert connection.received(5, b"cipher") == (ended or not kept or len(kept[0]) < 8)
+        assert [data for _, data in connection._pieces] == kept
+        assert (pair[0].fileno() == -1) == ended
+        connection.close()
+
+    in_loop(play)
+    pair[1].setblocking(False)
+    try:
+        sent = pair[1].recv(99)
+    except BlockingIOError:
+        sent = b""
+    assert sent == (b"" if ended else answers)

@@ -181,6 +181,16 @@ def test_a_document_is_an_error_by_what_it_holds(document: dict[str, Any], messa
             {"tokens": 11, "reasoning": 6},
         ),
         ({"completion_tokens": 6, "reasoning_tokens": 6}, {"tokens": 6, "reasoning": 6}),
+        ({"reasoning_tokens": 6}, {"tokens": 6, "reasoning": 6}),
+        (
+            {"completion_tokens": 10, "reasoning_tokens": 6, "total_tokens": 16},
+            {"tokens": 16, "reasoning": 6},
+        ),
+        (
+            {"completion_tokens": 10, "reasoning_tokens": 6, "total_tokens": 17},
+            {"tokens": 10, "reasoning": 6},
+        ),
+        ({"reasoning_tokens": 1}, {"tokens": 1, "reasoning": 1}),
         ({"completion_tokens": 6, "reasoning_tokens": 0}, {"tokens": 6}),
         ({"completion_tokens": 6, "reasoning_tokens": -3}, {"tokens": 6}),
         ({"completion_tokens": 6, "reasoning_tokens": 2**40}, {"tokens": 6}),

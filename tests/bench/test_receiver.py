@@ -143,3 +143,41 @@ def test_the_pause_follows_by_an_eighth_and_only_where_pieces_are_stamped() -> N
         assert made._pause_ns == before
 
     in_loop(play)
+
+
+@pytest.mark.parametrize(
+    ("pause_ns", "since_ns", "paused"),
+    [
+        (0, 0, False),
+        (99_999, 50_000, False),
+        (100_000, 50_000, True),
+        (200_000, 199_999, True),
+        (200_000, 200_000, False),
+    ],
+)
+def test_pieces_that_follow_one_another_quickly_are_read_after_a_pause(
+    pause_ns: int, since_ns: int, paused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rings: list[int] = []
+
+    async def play(made: Receiver) -> None:
+        made._alarm.close()
+        made._alarm = SimpleNamespace(set=rings.append, close=lambda: None)  # type: ignore[assignment]
+        monkeypatch.setattr("tonnage.bench.receiver._clock", lambda: 10**9)
+        made._pause_ns, made._last_ns, made._empty = pause_ns, 10**9 - since_ns, 7
+        made._round()
+        assert made._waiting == (not paused)
+        assert rings == [10**9 + pause_ns] * paused
+        assert made._empty == (0 if paused else 7)
+        # after a pause: another one, up to two rounds without a piece, and then the next is waited for
+        for empty, again in ((0, True), (1, True), (2, False)):
+            rings.clear()
+            made._waiting, made._empty = False, empty
+            if not again or not paused:
+                made._loop.remove_reader(made._epoll.fileno())  # type: ignore[union-attr]
+            made._tick()
+            assert (rings == [10**9 + pause_ns]) == (again and pause_ns >= LEAST_PAUSE_NS)
+            assert made._waiting == (not again or pause_ns < LEAST_PAUSE_NS)
+            assert made._empty == empty + 1
+
+    in_loop(play)

@@ -19,6 +19,7 @@ from tests.bench.parts import library
 from tonnage.api.bench import bench, prepare_bench, run_bench
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.scrape import (
+    AMDSMI,
     GPU_COUNTERS,
     GPU_WATTS,
     NVML,
@@ -421,3 +422,48 @@ def test_a_page_is_waited_for_two_seconds_and_by_tls_where_its_address_says_so(
         ("GET", "/x"),
         ("closed",),
     ]
+
+
+def test_each_reading_of_a_gpu_has_its_unit() -> None:
+    """NVML says milliwatts, bytes and millijoules; AMD's library MiB and microjoules."""
+    nvidia = library(energy=lambda now: 12.5)
+    assert {name: read(nvidia, 0) for name, read in NVML.items()} == {
+        "power_w": 412.5,
+        "utilization_percent": 87.0,
+        "memory_used_bytes": 70.0 * 2**30,
+        "sm_clock_mhz": 1_755.0,
+        "energy_j": 12.5,
+        "temperature_c": 61.0,
+    }
+    amd = types.SimpleNamespace(
+        amdsmi_get_power_info=lambda gpu: {"current_socket_power": 500 + gpu},
+        amdsmi_get_gpu_activity=lambda gpu: {"gfx_activity": 90 + gpu},
+        amdsmi_get_gpu_vram_usage=lambda gpu: {"vram_used": 3 + gpu},
+        amdsmi_get_energy_count=lambda gpu: {"power": 4_000_000, "counter_resolution": 2},
+    )
+    assert {name: read(amd, 1) for name, read in AMDSMI.items()} == {
+        "power_w": 501.0,
+        "utilization_percent": 91.0,
+        "memory_used_bytes": 4.0 * 2**20,
+        "energy_j": 8.0,
+    }
+
+
+def test_the_counter_of_each_cpu_package_in_joules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tonnage.bench.scrape.RAPL", tmp_path)
+    assert host_joules() == {}
+    values = {"intel-rapl:1": "2500000", "intel-rapl:0": "1\n", "intel-rapl:0:0": "7"}
+    for name, value in {**values, "intel-rapl:2": "none", "other:0": "5"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "energy_uj").write_text(value, encoding="utf-8")
+    assert list(host_joules().items()) == [
+        ('rapl:energy_j{package="intel-rapl:0"}', 1e-6),
+        ('rapl:energy_j{package="intel-rapl:1"}', 2.5),
+    ]
+
+
+def test_a_line_that_is_no_sample_ends_no_page() -> None:
+    page = "vllm:a_bucket 1\nvllm:c x\nvllm:d\nother 1\nvllm:b 1"
+    assert samples(page) == {"vllm:b": 1.0}

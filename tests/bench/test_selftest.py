@@ -115,3 +115,5 @@ def test_the_client_next_to_the_server_s_own_stamps_by_hand() -> None:
     assert (
         _compared(8, requests, replace(observed, lateness_ns=array("q")), log).lateness_mean_ms == 0
     )
+    failed = replace(requests, status=np.full(count, 3))
+    assert _compared(8, failed, observed, log).ttft_ms == 0.0

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from tests.bench.records import GOOD, MS, OPEN, SEEN, judged, record
+from tonnage.bench.conversations import Conversations, TurnLog
 from tonnage.bench.endpoints import Endpoint, find_endpoint
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Tally
-from tonnage.bench.validity import _concurrency
+from tonnage.bench.validity import _concurrency, _conversations, _reached
 from tonnage.errors import option
 
 
@@ -453,3 +454,29 @@ def test_the_server_s_words_of_four_kinds_of_failure_are_kept() -> None:
         "HTTP 503: 33",
         "HTTP 504: 44",
     ]
+
+
+@pytest.mark.parametrize(
+    ("last_ms", "clients", "percent"),
+    [(10, 2, 100.0), (5, 2, 87.5), (3, 2, 82.5), (10, 3, math.nan), (10, 1, 200.0)],
+)
+def test_conversations_under_way_over_the_clients(
+    last_ms: int, clients: int, percent: float
+) -> None:
+    """Conversations from 0 to ``last_ms`` in two turns, the second due at 3 ms, from 0 to 20, from
+    10 to 30 and from 20 to 40 ms, counted from the last client's start to the last begin."""
+    due = np.array([0, 0, 3, 10, 20]) * MS
+    requests = record(np.full(5, 1.0), due=due)
+    ends = np.array([2, 20, last_ms, 30, 40]) * MS
+    log = TurnLog(conversation=np.array([0, 1, 0, 2, 3, 9]), turn=np.array([0, 0, 1, 0, 0, 0]))
+    talks = Conversations(starts=np.array([0, 2, 3, 4, 5]), isl=due, osl=due, pause_ns=due)
+    load = Load(isl=due, osl=due, concurrency=clients, conversations=talks)
+    observed = replace(SEEN, load=load, turns=log, ends_ns=array("q", ends.tolist()))
+    [check] = _conversations(observed, requests)
+    assert check.value == pytest.approx(percent, nan_ok=True)
+    assert (check.name, check.limit, check.unit) == ("concurrency_percent", 95.0, "%")
+    assert check.passed == (math.isnan(percent) or percent >= 95)
+    assert f"of {clients} conversations there were under way on average" in check.words
+    assert _conversations(replace(observed, turns=None), requests) == []
+    assert _conversations(replace(observed, load=replace(load, concurrency=0)), requests) == []
+    assert _reached(observed, requests)[0].name == check.name

@@ -750,9 +750,11 @@ def test_a_staircase_is_looked_at_step_by_step_up_to_a_thousand_systems() -> Non
         traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=peak)
         return list(_corners(traffic, replace(serving, gpus_per_instance=gpus), rent, 1))
 
-    assert looked_at(8_000, 3) == list(range(1_001))
-    assert looked_at(8_001, 3) == [0, 1_000, 1_001]
-    assert looked_at(20, 3) == [0, 1, 2, 3]
-    assert looked_at(20, 4) == [0, 2, 3]  # five machines of four: two systems and a half
-    assert looked_at(16, 8) == [0, 2]
-    assert looked_at(3, 16, 16) == [0, 6]  # each instance takes two systems
+    assert [
+        looked_at(8_000, 3),
+        looked_at(8_001, 3),
+        looked_at(20, 3),
+        looked_at(20, 4),  # five machines of four: two systems and a half
+        looked_at(16, 8),
+        looked_at(3, 16, 16),  # each instance takes two systems
+    ] == [list(range(1_001)), [0, 1_000, 1_001], [0, 1, 2, 3], [0, 2, 3], [0, 2], [0, 6]]

@@ -53,12 +53,18 @@ def test_the_repository_holds_the_settings_and_the_pipeline(
     assert "--model encoder --items 1,2,4,8 --concurrency 1" in page
 
 
-def test_a_shell_takes_the_name_of_the_file_as_one_word(tmp_path: Path) -> None:
-    file = tmp_path / "a; touch canary; $(touch canary) 'x.yaml"
-    file.write_text(Path(FILE).read_text(encoding="utf-8"), encoding="utf-8")
-    page = written(tmp_path / "out", file)["README.md"]
-    (line,) = [line for line in page.splitlines() if line.startswith("tonnage calibrate ")]
-    assert shlex.split(line)[2] == str(file)
+@pytest.mark.parametrize("target", ["triton", "kserve"])
+def test_a_shell_takes_the_name_of_the_file_as_one_word(target: str, tmp_path: Path) -> None:
+    file = tmp_path / "A b; touch canary; $(touch canary) 'x.yaml"
+    document = yaml.safe_load(Path(FILE).read_text(encoding="utf-8"))
+    file.write_text(yaml.safe_dump({**document, "latency": []}), encoding="utf-8")
+    files = written(tmp_path / "out", file, target)
+    (line,) = [line for line in files["README.md"].splitlines() if "touch canary" in line]
+    assert shlex.split(line)[:3] == ["tonnage", "calibrate", file.name]
+    assert "a-b-touch-canary-touch-canary-x" in files["README.md"]
+    if target == "kserve":
+        metadata = yaml.safe_load(files["inference-service.yaml"])["metadata"]
+        assert metadata["name"] == "a-b-touch-canary-touch-canary-x"
 
 
 def test_kserve_starts_as_many_tritons(tmp_path: Path) -> None:

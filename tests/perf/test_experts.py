@@ -1,5 +1,6 @@
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -21,15 +22,16 @@ from tonnage.perf.terms import (
     add_experts,
     by_width,
     coefficients,
+    expert_terms,
     remote_copies,
     resolve,
     step_model,
 )
-from tonnage.perf.terms_file import shipped
+from tonnage.perf.terms_file import groups_of, shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
-from tonnage.spec.precision import find_precision
+from tonnage.spec.precision import Precision, find_precision
 
 
 def deployment(
@@ -307,3 +309,148 @@ def test_a_layer_of_experts_sends_its_tokens_twice() -> None:
     assert c[each] == pytest.approx(
         2 * model.expert_layers * 2 * model.expert_width * remote_copies(model, split) / 1e11
     )
+
+
+def test_experts_of_mixtral_on_two_ranks_by_hand() -> None:
+    """8 experts, of which 2 are chosen, in 32 layers; two ranks of one GPU with four experts of
+    each layer."""
+    model, split = find_model("mixtral-8x7b"), Parallelism(dp=2, ep=2)
+    parameters = model.expert_parameters
+    assert parameters == 32 * 3 * 4096 * 14_336
+    terms = ExpertTerms(
+        compute=0.5,
+        memory=0.8,
+        spread=2.0,
+        rows=3.0,
+        layer_s=1e-5,
+        each_s=1e-6,
+        sequence_s=2e-6,
+        prefill_s=3e-6,
+        skew=0.1,
+    )
+
+    def added(terms: ExpertTerms) -> list[float]:
+        c = [0.0] * at.COEFFICIENTS
+        for place in (at.ACTIVATION, at.HOST_STEP, at.HOST_SEQUENCE, at.HOST_PREFILL):
+            c[place] = 1e-4
+        add_experts(
+            c,
+            terms=terms,
+            model=model,
+            precision=find_precision("fp16"),
+            parallelism=split,
+            flops_s=1e15,
+            bytes_s=(3e12, 0.9),
+        )
+        return c
+
+    expected = [0.0] * at.COEFFICIENTS
+    expected[at.EXPERT_FLOPS] = 1.1 * 2 * 2 * parameters / 0.5e15
+    expected[at.EXPERT_BYTES] = 8 * parameters * 2 / 2 / 2.16e12
+    expected[at.EXPERT_MISS] = 0.75**4  # of two ranks
+    expected[at.EXPERT_REST] = 0.75 / 0.75**2
+    expected[at.EXPERT_UNEVEN] = NormalDist().inv_cdf(1.625 / 2.25) / 2
+    # each GPU gets the copies of both ranks for half of the experts, a tenth more on the fullest
+    expected[at.ACTIVATION] = 1e-4 + 3 * 2 * 32 * 4096 * 1.1 * 2 / 3e12
+    expected[at.HOST_STEP] = 1e-4 + 32 * (1e-5 + 8e-6)
+    expected[at.HOST_SEQUENCE] = 1e-4 + 2e-6
+    expected[at.HOST_PREFILL] = 1e-4 + 32 * 3e-6
+    assert added(terms) == pytest.approx(expected, rel=1e-12)
+    fast = added(replace(terms, memory=2.0, first=1.0))
+    assert fast[at.EXPERT_BYTES] == pytest.approx(
+        8 * parameters / 3e12
+    )  # no more than the datasheet
+    assert fast[at.EXPERT_REST] == pytest.approx(0.875 / 0.75**2)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "split", "copies"),
+    [
+        (1, Parallelism(tp=2, dp=2, ep=2), 2 * 3 / 4),
+        (2, Parallelism(tp=4, ep=4), 4 * (1 - 0.75**2) * 3 / 4),
+        (2, Parallelism(tp=2, dp=2, ep=2), 1.5 * 2 * 3 / 4),
+    ],
+)
+def test_a_token_goes_to_the_groups_of_its_experts_by_hand(
+    chosen: int, split: Parallelism, copies: float
+) -> None:
+    model = replace(find_model("mixtral-8x7b"), experts_per_token=chosen)
+    assert remote_copies(model, split) == pytest.approx(copies)
+
+
+PLAIN = {"expert_memory": 0.9, "expert_spread": 2.0, "layer_s": 1e-5, "sequence_s": 1e-6}
+CORRECTIONS = {
+    "expert_layer": 1.5,
+    "expert_hopper": 0.7,
+    "expert_layer_hopper": 1.2,
+    "expert_compute": 0.6,
+    "expert_compute_fp8": 0.5,
+    "expert_memory_fp8": 0.8,
+    "expert_layer_s": 2e-6,
+    "expert_layer_4bit_s": 7e-6,
+    "expert_rows": 3.0,
+    "expert_each_s": 4e-7,
+    "expert_sequence": 3.0,
+    "expert_prefill_s": 5e-6,
+    "expert_first": 2.0,
+    "expert_skew": 0.2,
+}
+GENERATION = {
+    "expert_compute": 0.9,
+    "expert_compute_fp8": 0.8,
+    "expert_memory": 0.95,
+    "layer": 2.0,
+    "sequence": 0.5,
+}
+
+
+def test_terms_of_experts_by_hand() -> None:
+    """Without corrections an engine has the shared share of arithmetic and its own of memory; with
+    them each is a factor."""
+    d = deployed(model="mixtral-8x7b", gpu="h100-sxm-80gb", tp=2, engine="vllm")
+    groups = groups_of(shipped(), d.gpu, "vllm")
+    fp8, fp16, four = (find_precision(name) for name in ("fp8", "fp16", "w4a16"))
+    needed = {"allreduce_s": groups.engine["allreduce_s"]}
+    generation = {name: groups.generation[name] for name in ("link", "latency")}
+
+    def resolved(
+        engine: dict[str, float], more: dict[str, float], precision: Precision
+    ) -> ExpertTerms:
+        changed = replace(
+            groups,
+            shared={"expert_compute": 0.4},
+            engine=needed | PLAIN | engine,
+            generation=generation | more,
+        )
+        terms = expert_terms(changed, d.model, precision, 2)
+        assert terms.dispatch_s > 0
+        return replace(terms, dispatch_s=0.0, dispatch_bytes_s=math.inf)
+
+    assert resolved({}, {}, fp8) == ExpertTerms(compute=0.4, memory=0.9, spread=2.0)
+    whole = resolved(CORRECTIONS, GENERATION, fp8)
+    expected = ExpertTerms(
+        compute=0.4 * 0.7 * 0.9 * 0.8 * 0.6 * 0.5,
+        memory=0.9 * 0.8 * 0.95,
+        spread=2.0,
+        rows=3.0,
+        layer_s=(1e-5 * (1.5 * 1.2 - 1) + 2e-6) * 2,
+        each_s=4e-7,
+        sequence_s=1e-6 * 2 * 0.5,
+        prefill_s=5e-6,
+        first=2.0,
+        skew=0.2,
+    )
+    assert astuple(whole) == pytest.approx(astuple(expected), rel=1e-12)
+    # what is said of a format goes before what is said of a generation
+    by_format = resolved(CORRECTIONS | {"expert_layer_hopper_fp8": 1.0}, GENERATION, fp8)
+    assert by_format.layer_s == pytest.approx((1e-5 * 0.5 + 2e-6) * 2)
+    other = resolved(CORRECTIONS, GENERATION, fp16)
+    assert other.compute == pytest.approx(0.4 * 0.7 * 0.9 * 0.6)
+    assert other.memory == pytest.approx(0.9 * 0.95)
+    # unpacked weights save nothing by a generation's kernels
+    narrow = resolved(CORRECTIONS, GENERATION, four)
+    assert four.unpacked
+    assert narrow.layer_s == pytest.approx((1e-5 * 0.5 + 2e-6) * 2 + 7e-6)
+    # Mixtral's experts are as wide as the wide ones
+    wide = resolved(CORRECTIONS | {"expert_compute_wide": 0.75}, GENERATION, fp8)
+    assert wide.compute == pytest.approx(0.4 * 0.7 * 0.9 * 0.8 * 0.75)

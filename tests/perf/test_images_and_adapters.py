@@ -8,8 +8,13 @@ import pytest
 
 from tests.perf.terms_cases import deployed, pictured
 from tonnage.api.question.deployment import deployment_of
+from tonnage.perf import step_terms as at
 from tonnage.perf.images_and_adapters import (
+    ADAPTER_S,
+    GROUP_S,
+    Changed,
     adapter_bytes,
+    add_adapters,
     changed,
     encoder_bytes,
     merger_parameters,
@@ -18,6 +23,7 @@ from tonnage.perf.images_and_adapters import (
 from tonnage.perf.memory import memory_plan
 from tonnage.spec.catalog import find_model
 from tonnage.spec.catalog.entries import encoders
+from tonnage.spec.deployment import Parallelism
 
 
 def test_a_slot_has_rank_times_inputs_and_outputs_of_every_matrix() -> None:
@@ -81,3 +87,60 @@ def test_the_catalog_counts_the_encoders_that_it_lists() -> None:
             model = find_model(name)
             layers = transformer(encoder).linear_parameters
             assert model.encoder_parameters == layers + merger_parameters(encoder, model.hidden)
+
+
+def test_what_adapters_add_to_a_step_by_hand() -> None:
+    """Llama 2 7B on two GPUs: queries, keys and values, and gate and up, are split by outputs; the
+    output and down by inputs. Four groups of matrices in each of 32 layers."""
+    deployment = deployed(tp=2, lora="rank=16 adapters=4")
+    groups = changed(deployment.model, "all")
+    assert groups == [
+        Changed(
+            copies=32, used=32, layers=32, inputs=inputs, outputs=outputs, by_outputs=by_outputs
+        )
+        for inputs, outputs, by_outputs in (
+            (3 * 4096, 3 * 4096, True),
+            (4096, 4096, False),
+            (2 * 4096, 2 * 11_008, True),
+            (11_008, 4096, False),
+        )
+    ]
+    inputs = 3 * 4096 + 4096 // 2 + 2 * 4096 + 11_008 // 2
+    outputs = 3 * 4096 // 2 + 4096 + 11_008 + 4096
+    c = [1e-4] * at.COEFFICIENTS
+    add_adapters(c, deployment)
+    expected = [1e-4] * at.COEFFICIENTS
+    bandwidth = deployment.gpu.memory_bandwidth_gb_s * 1e9
+    expected[at.HOST_STEP] += 4 * 32 * GROUP_S
+    expected[at.ACTIVATION] += 2 * 32 * (inputs + 2 * outputs) / bandwidth
+    flops = deployment.gpu.fp16_tflops * 1e12
+    expected[at.LINEAR_FLOPS] += 2 * 16 * 32 * (inputs + outputs) / flops
+    expected[at.ADAPTERS] = 4 * (ADAPTER_S * 4 * 32 + 2 * 16 * 32 * (inputs + outputs) / bandwidth)
+    expected[at.ADAPTER_MISS] = 0.75
+    assert c == pytest.approx(expected, rel=1e-12)
+    assert adapter_bytes(deployment) == 4 * 16 * 2 * 32 * (inputs + outputs)
+    add_adapters(c, replace(deployment, adapters=None))
+    assert c == pytest.approx(expected, rel=1e-12)
+    assert adapter_bytes(replace(deployment, adapters=None)) == 0
+
+
+def test_adapters_of_experts_lie_with_them() -> None:
+    """Two groups of two GPUs hold half of the experts each, and split the width of each in two."""
+    deployment = deployed("mixtral-8x7b", tp=4, lora="rank=8 adapters=1")
+    spread = replace(deployment, parallelism=Parallelism(tp=4, ep=2))
+    attention = 4096 + (32 + 16) * 128 // 4 + 4096 // 4 + 4096
+    attention += 2 * 4096
+    experts = 8 // 2 * (2 * 4096 + 2 * 14_336 // 2 + 14_336 // 2 + 4096)
+    assert adapter_bytes(spread) == 8 * 2 * 32 * (attention + experts)
+
+
+def test_the_encoder_of_a_model_by_hand() -> None:
+    """A merger takes four patches of 1,152 to the width of the language model, through a perceptron
+    as wide as the four."""
+    (encoder,) = (e for e in encoders() if "qwen3.6-27b" in e.models)
+    small = replace(encoder, hidden=10, merge=2, mergers=3)
+    assert merger_parameters(small, 100) == 3 * (40 * 40 + 40 * 100)
+    seen = pictured("1024x768")
+    assert encoder_bytes(seen) == 2 * seen.model.encoder_parameters
+    two = replace(seen, parallelism=Parallelism(tp=2))
+    assert encoder_bytes(two) == seen.model.encoder_parameters

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.perf.step_cases import alone, tokens
@@ -14,7 +14,14 @@ from tests.strategies import ROOFLINE, coefficient_array
 from tonnage import api
 from tonnage.perf import pipeline
 from tonnage.perf import step_terms as at
-from tonnage.perf.step import StepModel, batch_seconds, step_seconds
+from tonnage.perf.step import (
+    StepModel,
+    batch_seconds,
+    context_seconds,
+    launched,
+    step_seconds,
+    tabulated_seconds,
+)
 from tonnage.perf.step_terms import COEFFICIENTS, TERMS, StepTerm
 from tonnage.sizing.notes import link_share
 from tonnage.units import PS_PER_S
@@ -128,3 +135,114 @@ def test_a_round_scales_each_term_as_described(term: StepTerm) -> None:
     expected = {"same": 0.7, "times": 2.1, "share": 0.7 / 3, "root": 0.7 ** (1 / 3)}[term.stages]
     hops = {place for pair in at.MESSAGES for place in pair}
     assert found == pytest.approx(expected, rel=1e-3 if term.place in hops else 1e-12)
+
+
+EVERYTHING = {
+    "linear_flops": 1e-5,
+    "linear_bytes": 2e-3,
+    "expert_flops": 2e-5,
+    "expert_bytes": 1e-3,
+    "expert_miss": 0.5,
+    "expert_rest": 0.8,
+    "head_flops": 1e-5,
+    "head_bytes": 3e-5,
+    "activation": 3e-6,
+    "comm_large": 1e-4,
+    "comm_token": 1e-6,
+    "host_step": 1e-3,
+    "host_sequence": 1e-6,
+    "bounded": 2e-6,
+    "adapters": 1e-3,
+    "adapter_miss": 0.5,
+    "norm": 1.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "more"),
+    [
+        ({}, 0.0),
+        # where arithmetic and reading overlap: √(0.6² + 0.8²) = 1
+        ({"norm": 2.0, "linear_flops": 6e-5, "linear_bytes": 8e-4, "expert_flops": 0.0}, -1.2e-3),
+        ({"expert_bytes": 0.0, "expert_flops": 9.0}, -1.075e-3),
+        # 0.975 of the experts are touched, and the fullest GPU has them all
+        ({"expert_uneven": 2.0}, 2.5e-5),
+        ({"expert_uneven": 0.1}, 1e-4 * math.sqrt(0.975 * 0.025)),
+        ({"head_bytes": 5e-5}, 1e-5),
+        ({"slow_to": 11, "comm_slow": 1e-6}, 1e-5),
+        ({"slow_to": 10, "comm_slow": 1e-6}, 0.0),
+        ({"small_tokens": 10, "comm_step": 2e-5, "comm_small": 3e-6}, 5e-5 - 1.1e-4),
+        ({"small_tokens": 10, "comm_step": 2e-3}, 0.0),
+        ({"small_tokens": 9, "comm_step": 2e-5}, 0.0),
+        ({"one_shot_to": 10, "comm_step": 2e-3, "comm_small": 1e-6}, 2.01e-3 - 1.1e-4),
+        ({"one_shot_to": 9, "comm_step": 2e-3}, 0.0),
+        ({"starved_from": 9, "starved_to": 10, "starved": 7e-4}, 7e-4),
+        ({"starved_from": 10, "starved_to": 11, "starved": 7e-4}, 0.0),
+        ({"starved_from": 8, "starved_to": 9, "starved": 7e-4}, 0.0),
+        ({"adapters": 0.0}, -9.375e-4),
+        ({"host_least": 5e-3, "host_least_sequence": 1e-4}, 5.4e-3 - 5.3045e-3),
+        ({"host_least": 5e-3, "host_least_sequence": 1e-5}, 0.0),
+    ],
+)
+def test_a_step_of_ten_tokens_and_four_sequences_by_hand(
+    changed: dict[str, float], more: float
+) -> None:
+    """Half as many tokens are routed: 0.1 + 2 ms of matrices, 0.1 + 0.975 of experts, 0.04 of the
+    head, 0.03 of activations, 0.11 of links, 1.012 of the host and 0.9375 of adapters."""
+    c = coefficient_array(**EVERYTHING | changed)
+    whole = 1e-3 * (2.1 + 1.075 + 0.04 + 0.03 + 0.11 + 1.012 + 0.9375)
+    assert batch_seconds(c, 10, 4, 0.5) == pytest.approx(whole + more, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("terms", "work", "seconds"),
+    [
+        ({"attention": 2e-9}, (10, 1, 0, 600, 0), 6e-7),
+        ({"sparse": 2e-9, "sparse_most": 1e-9}, (10, 1, 0, 600, 0), 1e-8),
+        ({"sparse": 2e-11, "sparse_most": 1e-9}, (10, 1, 0, 600, 0), 6e-9),
+        ({"scan": 1e-6, "encoder": 2e-6}, (10, 1, 0, 600, 0), 3e-5),
+        ({"host_prefill": 1e-3}, (1, 1, 3, 1, 0), 1e-3),
+        ({"host_prefill": 1e-3, "context": 1e-8, "walk": 8e-8}, (0, 0, 4, 0, 500), 1.5e-5),
+        ({"linear_flops": 1e-6, "head_flops": 1e-3, "norm": 1.0}, (5, 2, 3, 0, 0), 5.008e-3),
+        # past its graphs a step with a prefill takes longer, and never less than its launches
+        ({"host_step": 1e-3, "graphed_to": 8, "eager": 2e-3}, (5, 1, 3, 0, 0), 1e-3),
+        ({"host_step": 1e-3, "graphed_to": 7, "eager": 2e-3}, (5, 1, 3, 0, 0), 3e-3),
+        ({"host_step": 1e-3, "eager": 2e-3, "launches": 4e-3}, (5, 1, 3, 0, 0), 4e-3),
+        ({"host_step": 1e-3, "eager": 2e-3, "launches": 4e-3}, (0, 0, 3, 0, 0), 1e-3),
+    ],
+)
+def test_what_prompts_and_contexts_add_to_a_step_by_hand(
+    terms: dict[str, float], work: tuple[int, int, int, int, int], seconds: float
+) -> None:
+    assert step_seconds(coefficient_array(**terms), *work) == pytest.approx(seconds, rel=1e-12)
+
+
+def test_seconds_of_a_token_of_context_by_hand() -> None:
+    c = coefficient_array(context=1e-8, walk=8e-8, wave=0.3, heads=3e-8, grouped_from=5)
+    assert context_seconds(c, 0) == 0.0
+    assert context_seconds(c, 5) == pytest.approx(1e-8 + 8e-8 / 5)
+    # 4 sequences walk in ⌈0.3 · 4⌉ = 2 waves, 4e-8 each; of both the root of the root of the sum of
+    # fourth powers
+    assert context_seconds(c, 4) == pytest.approx((3**4 + 4**4) ** 0.25 * 1e-8)
+    assert launched(c, 2.0, 1) == 2.0
+
+
+@settings(max_examples=20)
+@given(
+    st.dictionaries(st.integers(1, 500), st.floats(1e-5, 1e-2), min_size=2, max_size=12),
+    st.integers(1, 500),
+)
+def test_a_table_is_read_between_its_entries(table: dict[int, float], tokens_of_step: int) -> None:
+    """Reference: numpy.interp inside, the line of the last two entries behind them."""
+    places = sorted(table)
+    values = [table[place] for place in places]
+    c = np.append(
+        np.zeros(COEFFICIENTS), [x for pair in zip(places, values, strict=True) for x in pair]
+    )
+    expected = float(np.interp(tokens_of_step, places, values))
+    if tokens_of_step > places[-1]:
+        slope = (values[-1] - values[-2]) / (places[-1] - places[-2])
+        expected = values[-1] + slope * (tokens_of_step - places[-1])
+    assert tabulated_seconds(c, tokens_of_step) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    c[at.NORM] = 1.0
+    assert batch_seconds(c, tokens_of_step, 1) == pytest.approx(expected, rel=1e-9, abs=1e-12)

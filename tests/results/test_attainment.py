@@ -186,3 +186,28 @@ def test_aiperf_s_goodput(tmp_path: Path) -> None:
 def test_what_cannot_be_read_says_what_to_type(text: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
         parse_attainment(text)
+
+
+@pytest.mark.parametrize(
+    ("met", "independent"),
+    [
+        ([True, True, True, False], 4),
+        ([True] * 20 + [False] * 19, 39),
+        # in pairs that are alike: the twenty blocks of two differ as much as nineteen requests do
+        ([True] * 20 + [False] * 20, 19),
+        ([True, False] * 20, 40),
+        ([True] * 40, 40),
+        ([False] * 3, 3),
+    ],
+)
+def test_the_interval_of_a_share_ends_where_the_share_is_just_expected(
+    met: list[bool], independent: int
+) -> None:
+    """Reference: Wilson's equation, (p − share)² = t² · p · (1 − p) / n, holds at both ends."""
+    first = [10 if in_time else 200 for in_time in met]
+    attainment = attained(record([0] * len(met), first, first, [1] * len(met)), (TTFT,))[0]
+    assert attainment.share == pytest.approx(sum(met) / len(met))
+    for end in (attainment.low, attainment.high):
+        variance = 2.093**2 * end * (1 - end) / independent
+        assert (end - attainment.share) ** 2 == pytest.approx(variance, rel=1e-9, abs=1e-12)
+    assert attainment.low < attainment.high

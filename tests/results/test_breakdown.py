@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,10 +11,11 @@ from hypothesis import strategies as st
 from tests.results.drawn_requests import requests
 from tests.results.test_metrics import record
 from tonnage.report.simulated import fleet_lines
-from tonnage.results.breakdown import violations
-from tonnage.results.metrics import attained, summarize
-from tonnage.results.requests import COMPLETED, FAILED
+from tonnage.results.breakdown import ClassResult, Violation, by_class, violations
+from tonnage.results.metrics import Latencies, attained, summarize
+from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.simulator.simulated_run import FleetFacts
+from tonnage.spec.arrivals import TrafficClass
 from tonnage.spec.deployment import Limit, parse_attainment
 
 
@@ -85,3 +88,99 @@ def test_the_share_is_that_of_counting_one_by_one(
     assert found.holds == (good / len(rows) >= limit.share - 1e-9)
     assert (summarize(r, by_request=True).limit_s(limit) <= 1) == found.holds
     assert violations(r, (limit,))[0].share == pytest.approx(1 - good / len(rows))
+
+
+def test_hours_without_a_request_are_none_and_the_worst_is_named_by_the_clock() -> None:
+    """Requests in the hours 1, 3 and 4: one of two is late, then two of three, then two of three
+    again, of which one was lost."""
+    due = [3_600_000 * hour + late for hour, late in ((1, 0), (1, 5))]
+    due += [3_600_000 * hour + late for hour in (3, 4) for late in (0, 1, 2)]
+    waits = [100, 2_000, 100, 1_500, 3_000, 100, 2_000, 0]
+    first = [at + wait for at, wait in zip(due, waits, strict=True)]
+    r = record(due, first, first, [1] * 8, status=[COMPLETED] * 7 + [FAILED])
+    limits = [
+        Limit(metric="ttft", statistic=statistic, seconds=seconds)
+        for statistic, seconds in (("mean", 1.2), ("p50", 1.2), ("p99", 9.0), ("p50", 1.5))
+    ]
+    limits += [Limit(metric="itl", statistic="p99", seconds=1.0)]
+    mean, half, never, at_limit = violations(r, tuple(limits))
+    assert mean == Violation(
+        limit="TTFT mean ≤ 1.2 s",
+        share=5 / 8,
+        broken_hours=1,
+        hours=3,
+        worst_hour=3,
+        worst_share=2 / 3,
+    )
+    # 1.05 s in the hours 1 and 4, 1.5 s in hour 3
+    assert (half.limit, half.broken_hours) == ("TTFT p50 ≤ 1.2 s", 1)
+    assert (never.share, never.broken_hours) == (1 / 8, 0)
+    assert (never.worst_hour, never.worst_share) == (4, 1 / 3)
+    assert (at_limit.broken_hours, at_limit.share) == (0, 4 / 8)
+    joint = violations(r, (parse_attainment("50%: ttft<=1200ms"),))[0]
+    # half of the requests of hour 1 are in time, which is enough
+    assert (joint.broken_hours, joint.share, joint.worst_hour) == (2, 5 / 8, 3)
+    empty = violations(record([], [], [], []), tuple(limits[:1]))[0]
+    assert empty == Violation(
+        limit="TTFT mean ≤ 1.2 s",
+        share=0.0,
+        broken_hours=0,
+        hours=0,
+        worst_hour=0,
+        worst_share=0.0,
+    )
+
+
+def test_the_results_of_classes_by_hand() -> None:
+    """Rows 0, 2 and 4 are chat, of which one is rejected and one is late; 1 and 3 are batch; nobody
+    sent the third class."""
+    r = record(
+        [0, 0, 100, 100, 200],
+        [500, 700, 1_101, 900, -1],
+        [900, 1_700, 1_101, 2_100, -1],
+        [3, 11, 1, 13, 5],
+        status=[COMPLETED, COMPLETED, COMPLETED, FAILED, REJECTED],
+    )
+    traffic = [
+        TrafficClass(name="chat", share=0.6, ttft_s=1.0),
+        TrafficClass(name="batch", share=0.3),
+        TrafficClass(name="nobody", share=0.1, ttft_s=2.0),
+    ]
+    limit = parse_attainment("30%: ttft<=600ms & e2e<=1s")
+    mean = Limit(metric="ttft", statistic="mean", seconds=1.0)
+    chat, batch, nobody = by_class(r, np.array([0, 1, 0, 1, 0, 2, 2]), traffic, (limit, mean))
+    (chat_attained,) = chat.attained
+    assert chat_attained.share == 1 / 3
+
+    def same(value: float) -> Latencies:
+        return Latencies(mean=value, p50=value, p90=value, p95=value, p99=value)
+
+    assert batch == ClassResult(
+        name="batch",
+        share=0.3,
+        ttft_limit_s=None,
+        requests=2,
+        completed=1,
+        rejected=0,
+        preemptions=1 + 3,
+        within=None,
+        ttft_ms=same(700),
+        tpot_ms=same(100),
+        e2e_ms=same(1_700),
+        attained=batch.attained,
+    )
+    assert (chat.requests, chat.completed, chat.rejected, chat.preemptions) == (3, 2, 1, 0 + 2 + 4)
+    assert (chat.ttft_limit_s, chat.within) == (1.0, 1 / 3)
+    assert chat.ttft_ms.mean == pytest.approx((500 + 1_001) / 2)
+    assert chat.ttft_ms.p50 == pytest.approx(750.5)
+    assert chat.tpot_ms == same(200)  # a single token has none
+    assert chat.e2e_ms.p90 == pytest.approx(900 + 0.9 * 101)
+    assert nobody.requests == nobody.completed == 0
+    assert math.isnan(nobody.within)  # type: ignore[arg-type]
+    assert nobody.ttft_ms == Latencies()
+    document = chat.to_json()
+    assert document["attained"] == [chat_attained.to_json()]
+    everybody = TrafficClass(name="all", share=1.0, ttft_s=0.8)
+    (plain,) = by_class(r, np.zeros(5, dtype=int), [everybody])
+    assert "attained" not in plain.to_json()
+    assert plain.within == 3 / 5  # exactly at the limit is within

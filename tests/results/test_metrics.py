@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from tonnage.results.metrics import Summary, gap_percentile_ns, percentiles, student_t, summarize
+from tonnage.results.metrics import (
+    Summary,
+    counted_rows,
+    gap_percentile_ns,
+    latencies_by_request,
+    percentiles,
+    reported_rates,
+    student_t,
+    summarize,
+)
 from tonnage.results.requests import (
     COMPLETED,
     FAILED,
@@ -244,3 +254,47 @@ def test_quantiles_of_student_s_t_are_those_of_scipy_and_finite_at_the_ends(
     assert student_t(p, degrees) == pytest.approx(t.ppf(p, degrees), rel=0.02, abs=1e-9)
     assert student_t(1.0, degrees) == pytest.approx(-student_t(0.0, degrees))
     assert student_t(1.0, degrees) > student_t(0.9999, degrees)
+
+
+def test_the_ends_of_the_steady_window_by_hand() -> None:
+    """Twenty requests are due at 0, 1, 4, 9 … 361 ms, and one never: the window is from the third
+    to the nineteenth. An answer that ends when it begins is in it, one that ends with it is not."""
+    due = [number**2 for number in range(20)]
+    ends = [4, *(at + 20 for at in due[1:17]), 324, 400, 420]
+    r = record(
+        [*due, -1], [*due, -1], [*ends, -1], [1] * 21, status=[COMPLETED] * 20 + [UNFINISHED]
+    )
+    s = summarize(r, window="steady")
+    assert (s.counted, s.window_s) == (16, 0.32)
+    assert s.requests_per_second == pytest.approx(17 / 0.32)
+    assert s.preemptions == sum(range(2, 18))
+    assert s.window == (
+        "steady state: the 0.32 s between 10 % and 90 % of the requests in order of due time"
+    )
+
+
+def test_rates_that_a_benchmark_reports_end_with_the_last_answer_that_counts() -> None:
+    r = record(
+        [100, 200, 300],
+        [150, 260, -1],
+        [300, 600, -1],
+        [3, 5, 9],
+        status=[COMPLETED, COMPLETED, FAILED],
+    )
+    assert reported_rates(r) == (4.0, 16.0)
+    assert summarize(r).window_s == 0.5
+    early = record([100, 200], [150, 260], [300, 600], [3, 5], window_ns=300 * MS)
+    assert reported_rates(early) == (5.0, 15.0)
+    assert counted_rows(early).tolist() == [0]
+    lost = record([0], [-1], [-1], [2], status=[FAILED])
+    assert all(math.isnan(rate) for rate in reported_rates(lost))
+    by_request = latencies_by_request(early)
+    assert by_request.ttft.tolist() == [0.05, math.inf]
+    assert by_request.tpot.tolist() == [0.075, math.inf]
+    assert by_request.e2e.tolist() == [0.2, math.inf]
+    every = latencies_by_request(early, np.array([False, True]))
+    assert every.tpot.tolist() == [math.inf, 0.085]
+    parts = (("ttft", 0.1), ("itl", 0.15), ("e2e", 0.1))
+    assert by_request.ratios(parts).tolist() == [2.0, math.inf]
+    assert by_request.ratio_of(0.5, parts) == 2.0
+    assert by_request.ratio_of(0.51, parts) == math.inf

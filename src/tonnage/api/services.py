@@ -158,6 +158,7 @@ def deploy_service(
     Raises InputError: a file, a target or a folder that cannot be used, or no number of servers
     meets the limits.
     """
+    from tonnage.deploy.service import dns_label
     from tonnage.deploy.services import SizedFiles, service_files
     from tonnage.deploy.targets import write_folder
     from tonnage.report.numbers import counted
@@ -170,7 +171,7 @@ def deploy_service(
 
     def files_of(answer: str) -> dict[str, str]:
         sized_files = SizedFiles(
-            name=Path(path).stem,
+            name=dns_label(Path(path).stem),
             service=service,
             servers=servers,
             source=Path(path).name,
