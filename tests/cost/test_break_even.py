@@ -352,6 +352,9 @@ def test_the_break_even_of_two_curves() -> None:
         bought_fleet_requests_per_year=None,
         searched_to_requests_per_year=100.0,
     )
+    twice = break_even(("a", "b"), (flat, each), 30.0)
+    assert (twice.cheaper_below, twice.cheaper_above, twice.changes) == ("b", "b", 2)
+    assert (twice.first_requests_per_year, twice.last_requests_per_year) == (10.0, 20.0)
     never = break_even(("a", "b"), (flat, each), 9.0)
     assert (never.cheaper_below, never.cheaper_above, never.changes) == ("b", "b", 0)
     assert crossings(each, flat, 100.0)[1] == (

@@ -375,6 +375,8 @@ def test_nothing_is_said_without_a_price_or_a_rule() -> None:
     assert with_rent(plan, catalog_prices()) is None
     alone = replace(scaled(HALF), proposals=(), reason="one-instance")
     assert with_rent(replace(plan, autoscaling=alone), catalog_prices()) == alone
+    unchosen = replace(plan_of(DEMAND), autoscaling=scaled(HALF))
+    assert with_rent(unchosen, catalog_prices()) == scaled(HALF)
     unpriced = replace(plan_of(DEMAND, any_candidate(gpu="unknown-gpu")), autoscaling=scaled(HALF))
     found = with_rent(unpriced, catalog_prices())
     assert found.cost is None

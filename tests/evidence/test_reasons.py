@@ -74,3 +74,16 @@ def test_requests_at_a_rate_are_explained_by_a_step_of_one_of_them() -> None:
         == reason(one, "itl_ms", steady=True)
         != reason(two, "itl_ms", steady=True)
     )
+
+
+def test_a_queue_decides_what_waits_in_it_and_no_time_between_tokens() -> None:
+    queued = read_point(REASONS_CLOSED | {"concurrency": 500})
+    tokens = queued.instance.memory.tokens // 2_200
+    words = f"the KV cache holds {tokens:,} of 500 clients, so the queue decides"
+    for metric in ("ttft_ms", "e2e_ms"):
+        assert words in reason(queued, metric, steady=True)
+    assert "queue" not in reason(queued, "itl_ms", steady=True)
+    assert reason(queued, "itl_ms", steady=False).startswith("the run was not steady; ")
+    slots = queued.instance.knobs.max_batch_size
+    many = read_point(REASONS_CLOSED | {"isl": 10, "osl": 10, "concurrency": slots + 1})
+    assert f"{slots + 1:,} clients share {slots:,} slots" in reason(many, "ttft_ms", steady=True)

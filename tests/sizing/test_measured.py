@@ -19,8 +19,11 @@ from tonnage.report.plans.deployments import load_text
 from tonnage.report.plans.notes import note_text
 from tonnage.results.store import json_text
 from tonnage.sizing.demand import demand_of
-from tonnage.sizing.measured import MeasuredQuestion, size_measured
+from tonnage.sizing.measured import MeasuredQuestion, _published, size_measured
+from tonnage.spec.catalog import find_model
+from tonnage.spec.catalog.accuracy import accuracy_and_calibration
 from tonnage.spec.deployment import Limit, LimitMetric, Statistic, parse_limit
+from tonnage.spec.precision import find_precision
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"
@@ -263,3 +266,11 @@ def sized(points: list[MeasuredPoint], limit_ms: float, peak: float) -> Plan:
     statistic: Statistic = "mean"
     limit = Limit(metric=metric, statistic=statistic, seconds=limit_ms / 1e3)
     return size_measured(points, MeasuredQuestion(demand=demand_of(peak_rps=peak), slo=(limit,)))
+
+
+def test_what_a_format_costs_depends_on_how_the_model_is_published() -> None:
+    fp8, model = find_precision("fp8"), find_model("deepseek-v3")
+    native = accuracy_and_calibration(fp8, model.released)
+    assert _published("fp8", "deepseek-v3") == native
+    assert _published("fp8", "") == accuracy_and_calibration(fp8, "") != native
+    assert _published("fp3", "deepseek-v3") == _published("fp8", "nobody") == ("", "")

@@ -26,6 +26,7 @@ from tonnage.sizing.fleet.existing import (
     months_left,
     not_mixed,
     strongest,
+    whole_fleet,
 )
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
@@ -299,3 +300,24 @@ def test_the_load_of_one_kind_is_what_its_fleet_was_seen_to_hold() -> None:
 
 def test_too_few_systems_for_their_spare_ones_carry_nothing() -> None:
     assert strongest(None, SimpleNamespace(count=1), spare=1) is None
+
+
+@pytest.mark.parametrize("as_predicted", [False, True])
+def test_systems_of_each_kind_are_as_slow_as_their_confidence_allows(
+    as_predicted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dataclass
+    class Peak:
+        slowdown: object
+        rate: float = 0.0
+
+    monkeypatch.setattr(
+        "tonnage.sizing.fleet.existing.at_peak", lambda peaks, rates: (peaks, rates)
+    )
+    rows = [sized_of(carrying(1.0), 1, rate) for rate in (5.0, 6.0)]
+    monkeypatch.setattr(type(rows[0].contender), "at_peak", lambda self, slowdown: Peak(slowdown))
+    monkeypatch.setattr(type(rows[0].contender), "slowdown", lambda self, level: level)
+    fleet = whole_fleet(list(zip(rows, (2, 3), strict=True)), 9.0, as_predicted=as_predicted)
+    slowdown = rows[0].contender.as_asked if as_predicted else 0.8
+    peak = Peak(slowdown, 9.0)
+    assert fleet == ([(peak, 2), (peak, 3)], [5.0, 6.0])

@@ -42,6 +42,7 @@ from tonnage.sizing.fleet.purchase import (
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.question import Question
+from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.search_space import system_for
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.lengths import parse_lengths
@@ -571,10 +572,15 @@ def test_splits_are_sized_from_the_one_that_hopes_for_least(
         return None if usd is None or usd >= most else (usd, sized_of(carrying(1.0), 3, 5.0))
 
     monkeypatch.setattr(f"{module}._cheapest", cheapest)
+    monkeypatch.setattr(f"{module}._pools", lambda pools, answers, tokens: (answers, tokens))
     buyer = Buyer(question=asked_for(1.0, images=None, spare=1), runs=None, price=None)
     offers = _by_length(buyer, {}, [], at_most)
     assert [(way.usd_per_year, way.over_tokens) for way, _ in offers] == ways
     assert all(way.systems == {"system": 8} for way, _ in offers)
+    for way, fleet in offers:
+        answers, tokens = fleet()
+        assert (len(answers), tokens) == (2, way.over_tokens)
+        assert all(isinstance(sized, Sized) for sized in answers)
     buyer.question.images = object()
     assert _by_length(buyer, {}, [], at_most) == []
 

@@ -483,3 +483,22 @@ def test_the_longest_request_has_to_fit(changed: dict[str, Any], error: str | No
     else:
         with pytest.raises(DoesNotFit, match=error):
             small._check_longest()
+
+
+def test_a_run_of_shared_prompts_has_requests_that_warm_the_caches_of_each_instance() -> None:
+    """Three instances of 10 requests per second each, whose caches fill with 20 requests."""
+    load = SimpleNamespace(
+        warm=lambda rate: round(2 * rate),
+        trace=lambda rate, requests, seed, *, whole: (rate, requests, seed, whole),
+        counted=lambda *args: args,
+    )
+    small = Small()
+    small.together = lambda trace, instances, router: (trace, instances, router)
+    for count, whole in ((3, True), (1, False)):
+        trace = (10.0 * count, 400 + 20 * count, 5, whole)
+        assert small._open_sharing(load, 10.0 * count, 400, 5, count) == (
+            (trace, count, "least-outstanding"),
+            10.0 * count,
+            20 * count,
+            400,
+        )
