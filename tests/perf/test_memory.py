@@ -395,3 +395,21 @@ def test_windows_in_every_layer_or_of_none_are_counted_in_full() -> None:
         assert window_bytes_per_token(asked) == 0
         assert memory_plan(asked).windows == NO_WINDOWS
     assert memory_plan(plain).blocks == memory_plan(every).blocks
+
+
+@pytest.mark.parametrize(
+    ("isl", "osl", "in_window"), [(100, 20, 120), (1000, 24, 1024), (5000, 500, 1024)]
+)
+def test_a_static_batch_reserves_windows_and_activations_of_each_request(
+    isl: int, osl: int, in_window: int
+) -> None:
+    """Gemma 3 12B keeps 64 KiB per token of all its context, and 320 KiB of the last 1,024."""
+    engine = deployment("gemma-3-12b")
+    engine = replace(engine, knobs=replace(engine.knobs, scheduler="static", max_batch_size=9_999))
+    plan = memory_plan(engine)
+    bytes_of_one = 65_536 * (isl + osl) + 327_680 * in_window
+    bytes_of_one += plan.request_bytes * isl + plan.logit_bytes
+    count = plan.concurrent_requests(isl, osl)
+    assert count * bytes_of_one <= plan.kv_budget_bytes < (count + 1) * bytes_of_one
+    few = replace(engine, knobs=replace(engine.knobs, max_batch_size=3))
+    assert memory_plan(few).concurrent_requests(isl, osl) == 3
