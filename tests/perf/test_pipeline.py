@@ -9,6 +9,8 @@ import pytest
 
 from tonnage import api
 from tonnage.errors import DoesNotFit
+from tonnage.perf import pipeline
+from tonnage.perf import step_terms as at
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.step import batch_seconds, step_seconds
@@ -86,3 +88,20 @@ def test_405b_in_16_bits_needs_two_systems_of_eight() -> None:
     )
     assert halves.memory.tokens > 10_000
     assert halves.memory.weight_bytes * 16 == pytest.approx(2 * 405.9e9, rel=0.02)
+
+
+def test_what_a_network_between_stages_adds_by_hand() -> None:
+    """Of two stages the only hand-over is over the network in place of a link: its latency once,
+    and 16 bits of the residual stream, of which each of four GPUs sends its part, halved over the
+    two micro-batches."""
+    split = staged(tp=4, pp=2)
+    inside, across = (
+        estimated_instance(split, gpus_per_system=n, prompt_tokens=100).step.coefficients
+        for n in (8, 4)
+    )
+    sent = 2 * split.model.hidden / 4
+    per_token = sent * (1 / pipeline.NETWORK_BYTES_S - 1 / split.gpu.tp_link_bytes_s(2)) / 2
+    for once, place in at.MESSAGES:
+        latency = pipeline.NETWORK_S - pipeline.LINK_S
+        assert across[once] - inside[once] == pytest.approx(latency)
+        assert across[place] - inside[place] == pytest.approx(per_token)
