@@ -157,7 +157,9 @@ def drawn(seed: int, sample: int, rooms: list[str]) -> Iterator[tuple[str, int, 
         text = file.read_text()
         if found := places(text, line):
             operator, occurrence = chance.choice(found[chance.choice(sorted(found))])
-            with suppress(SyntaxError):
+            with suppress(
+                SyntaxError, AttributeError
+            ):  # cosmic-ray: no dotted name of an exception
                 new = mutate_code(text, operator(), occurrence)
                 if new is not None and untyped(new) != untyped(text):
                     sample -= 1

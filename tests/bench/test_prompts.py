@@ -207,11 +207,11 @@ def test_words_of_a_vocabulary_are_whole_plain_ones_and_sixteen_at_least() -> No
     # words that begin a text as one token are taken alone where there are sixteen of them
     assert vocabulary(letters, late=4).words() == letters[:16]
     assert vocabulary(letters, late=5).words() == letters
-    assert vocabulary(letters).words(most=5) == letters[:5]
+    assert vocabulary(letters).words(most_words=5) == letters[:5]
     with pytest.raises(
         InputError, match="too few"
     ):  # no more than four times as many are looked at
-        vocabulary(letters).words(most=3)
+        vocabulary(letters).words(most_words=3)
 
 
 def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ from tonnage.evidence.measurement import (
     ClosedLoad,
     Design,
     _grid,
-    _left,
     _Outcomes,
+    _variance_left,
     design,
     greedy,
     width_left,
@@ -423,7 +423,7 @@ def test_the_points_that_could_be_measured_fit_the_cache_and_the_slots() -> None
 
 def test_what_is_left_of_a_variance() -> None:
     wanted = np.array([3.0, 4.0])
-    assert _left(np.eye(2), wanted) == pytest.approx(1.0)
-    assert _left(np.diag([4.0, 1.0]), wanted) == pytest.approx((9 / 4 + 16) / 25)
-    assert _left(np.diag([4.0, 8.0]), np.zeros(2)) == 1.0
-    assert _left(np.diag([0.5, 0.5]), wanted) == 1.0
+    assert _variance_left(np.eye(2), wanted) == pytest.approx(1.0)
+    assert _variance_left(np.diag([4.0, 1.0]), wanted) == pytest.approx((9 / 4 + 16) / 25)
+    assert _variance_left(np.diag([4.0, 8.0]), np.zeros(2)) == 1.0
+    assert _variance_left(np.diag([0.5, 0.5]), wanted) == 1.0

@@ -250,8 +250,8 @@ def test_numbers_are_doubled_and_halved_between(needs, servers, looked, fewer, m
     assert [met.seconds for met in answer.met] == [pytest.approx(1e-3)]
     assert [met.seconds for met in answer.one_fewer] == ([1.0] if fewer else [])
     assert sorted(said) == sorted(f"{count} servers" for count in looked)
-    assert size_service(asked, requests=9, seed=0, most=servers) is not None
-    assert (size_service(asked, requests=9, seed=0, most=servers - 1) is None) is fewer
+    assert size_service(asked, requests=9, seed=0, most_servers=servers) is not None
+    assert (size_service(asked, requests=9, seed=0, most_servers=servers - 1) is None) is fewer
 
 
 @pytest.mark.parametrize(("rate", "most"), [(9_500.0, 19_000), (100.0, 16)])

@@ -74,7 +74,7 @@ def run_bench(
         for place, question in enumerate(bench.questions):
             folder = None if output is None else bench.folder(output, question)
             done.append(
-                _one(
+                _measure_load(
                     bench,
                     question,
                     folder=folder,
@@ -132,7 +132,7 @@ def run_find_max(
                 else output / f"{place:02}-{'concurrency' if closed else 'rate'}-{value:.4g}"
             )
             at = question.at(value)
-            return _one(
+            return _measure_load(
                 bench,
                 at,
                 folder=folder,
@@ -164,7 +164,7 @@ def _check_descriptors(bench: Bench) -> None:
         )
 
 
-def _one(
+def _measure_load(
     bench: Bench,
     question: Question,
     *,
@@ -191,7 +191,7 @@ def _one(
         load,
         directory=folder or scratch,
         keep=folder is not None,
-        wanted=bench.wanted,
+        report_options=bench.wanted,
         facts=facts,
         scenario={**bench.scenario, **_load(question), **items},
         provenance=provenance,

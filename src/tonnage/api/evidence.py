@@ -82,7 +82,7 @@ def score(
     source = None if step_model is None else checked_source(step_model)
     return run_score(
         measured,
-        given=plain(said),
+        known_values=plain(said),
         worst=worst,
         progress=progress,
         calibration=calibration,
@@ -153,7 +153,7 @@ def score_models(
     return compare(
         measured,
         sources,
-        given=plain(said),
+        known_values=plain(said),
         worst=worst,
         progress=progress,
         remarks=tuple(remarks),

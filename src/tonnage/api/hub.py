@@ -54,7 +54,7 @@ def read_from_hub(name: str, layout: str = "") -> Model | str:
     """
     repository, _, revision = name.partition("@")
     revision = revision or "main"
-    folder, reason = _kept(repository, revision), ""
+    folder, reason = _cached_folder(repository, revision), ""
     if folder is None:
         endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
         reason = (
@@ -63,7 +63,7 @@ def read_from_hub(name: str, layout: str = "") -> Model | str:
             else _refused.get(name) or _refused.get(endpoint) or ""
         )
         reason = reason or _fetch(endpoint, repository, revision, name)
-        folder = None if reason else _kept(repository, revision)
+        folder = None if reason else _cached_folder(repository, revision)
     if folder is None:
         place = _root() / _folder_of(repository) / "snapshots" / revision
         return (
@@ -89,7 +89,7 @@ def _folder_of(repository: str) -> str:
     return f"models--{repository.replace('/', '--')}"
 
 
-def _kept(repository: str, revision: str) -> Path | None:
+def _cached_folder(repository: str, revision: str) -> Path | None:
     """The folder of a repository in this cache or the hub's own; None where neither has its
     config.json.
     """

@@ -85,7 +85,7 @@ def benchmark(
     *,
     directory: Path,
     keep: bool,
-    wanted: Wanted,
+    report_options: Wanted,
     facts: dict[str, Any],
     scenario: dict[str, Any],
     provenance: dict[str, Any],
@@ -98,7 +98,7 @@ def benchmark(
     ``facts`` are what else belongs into ``run.json``: self-test, environment. ``metrics`` reads the
     server's own metrics meanwhile.
     """
-    writer, finishing = RunWriter(directory, tokens=wanted.tokens), ExitStack()
+    writer, finishing = RunWriter(directory, tokens=report_options.tokens), ExitStack()
     try:
         if setup.workers > 1:
             observed = measure_by_workers(setup, load, writer, metrics=metrics)
@@ -117,22 +117,27 @@ def benchmark(
             requests,
             summary,
             steady,
-            percentiles=wanted.percentiles,
-            error_rate=wanted.error_rate,
+            percentiles=report_options.percentiles,
+            error_rate=report_options.error_rate,
         )
-        good = attained(requests, wanted.slo)
+        good = attained(requests, report_options.slo)
         run_json = _run_json(setup, observed, validity, facts)
-        run_json["intervals"] = {"confidence": CONFIDENCE, **intervals(requests, seed=wanted.seed)}
+        run_json["intervals"] = {
+            "confidence": CONFIDENCE,
+            **intervals(requests, seed=report_options.seed),
+        }
         run_json["trends"] = {**trends(requests), "definitions": DEFINITIONS}
         if observed.turns is not None:
             run_json["conversations"] = by_turn(requests, observed.turns)
             with writer.noting_faults():
                 _write_turns(writer.partial / "turns.parquet", observed.turns)
         gaps, energy = None, dict[str, Any]()
-        if wanted.tokens and setup.endpoint.streaming and not writer.fault:
+        if report_options.tokens and setup.endpoint.streaming and not writer.fault:
             offsets, lengths = read_tokens(writer.partial)
             gaps = single_gaps(offsets, lengths)
-            run_json["intervals"]["itl_ms"] = gap_intervals(gaps, requests, seed=wanted.seed)
+            run_json["intervals"]["itl_ms"] = gap_intervals(
+                gaps, requests, seed=report_options.seed
+            )
             run_json["other_definitions"] = other_definitions(requests, offsets, lengths)
         run_json["steady"] = steady_metrics(requests, steady, gaps)
         if metrics is not None:
@@ -141,10 +146,12 @@ def benchmark(
                 metrics.write(writer.partial / "server_metrics.parquet")
             tokens = summary.output_tokens_per_second * summary.window_s
             energy = metrics.energy(summary.window_s, 0 if math.isnan(tokens) else round(tokens))
-        if wanted.tiers and load.concurrency:
-            run_json["tiers"] = tiers_of_run(requests, validity, load.concurrency, wanted.tiers)
-        if wanted.priced is not None and summary.counted:
-            run_json["cost"] = wanted.priced(summary)
+        if report_options.tiers and load.concurrency:
+            run_json["tiers"] = tiers_of_run(
+                requests, validity, load.concurrency, report_options.tiers
+            )
+        if report_options.priced is not None and summary.counted:
+            run_json["cost"] = report_options.priced(summary)
         if good:
             run_json["goodput"] = [attainment.to_json() for attainment in good]
         kinds, verdict = (

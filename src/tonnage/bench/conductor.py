@@ -47,13 +47,13 @@ class _Conducting:
         self,
         loop: asyncio.AbstractEventLoop,
         load: Load,
-        taken: Callable[[Exchange], None],
+        on_ended: Callable[[Exchange], None],
         due: Callable[[], None],
     ) -> None:
-        """Prepare; nothing is sent yet. ``taken`` gets each exchange that has ended, on the loop's
-        thread, and ``due`` is called at its time.
+        """Prepare; nothing is sent yet. ``on_ended`` gets each exchange that has ended, on the
+        loop's thread, and ``due`` is called at its time.
         """
-        self._loop, self.load, self._taken = loop, load, taken  # load: requests with their times
+        self._loop, self.load, self._taken = loop, load, on_ended  # load: requests with their times
         self._client: Client | None = None
         self._ended = asyncio.Event()
         self._closing = False
@@ -105,9 +105,9 @@ class Conductor(_Conducting):
         loop: asyncio.AbstractEventLoop,
         load: Load,
         make: Maker,
-        taken: Callable[[Exchange], None],
+        on_ended: Callable[[Exchange], None],
     ) -> None:
-        super().__init__(loop, load, taken, self._due)
+        super().__init__(loop, load, on_ended, self._due)
         self._make = make
         self._ready: deque[Exchange] = deque()
         self._made = 0
@@ -256,12 +256,12 @@ class TalkConductor(_Conducting):
         loop: asyncio.AbstractEventLoop,
         load: Load,
         make: TurnMaker,
-        taken: Callable[[Exchange], None],
+        on_ended: Callable[[Exchange], None],
     ) -> None:
         """Takes the arguments of ``Conductor``, and a load with conversations."""
         if load.conversations is None:
             raise ValueError("a load without conversations has another conductor")
-        super().__init__(loop, load, taken, self._ring)
+        super().__init__(loop, load, on_ended, self._ring)
         self._make = make
         self._talks: Conversations = load.conversations
         graph = self._talks.graph()

@@ -119,16 +119,16 @@ class Endpoint:
         """Read a reply that is not a stream."""
         raise NotImplementedError
 
-    def _asked(self, osl: int, *, most: str = "max_tokens") -> dict[str, Any]:
+    def _openai_fields(self, osl: int, *, limit_name: str = "max_tokens") -> dict[str, Any]:
         """The model, the length, and whether the reply is a stream, by OpenAI's names."""
         return {
             "model": self.model,
-            most: osl,
+            limit_name: osl,
             **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
             **({"stream": True} if self.streaming else {}),
             **(
                 {"stream_options": {"include_usage": True}}
-                if self.streaming and most == "max_tokens"
+                if self.streaming and limit_name == "max_tokens"
                 else {}
             ),
         }
@@ -240,7 +240,7 @@ class Chat(Endpoint):
 
     def body(self, prompt: str, osl: int) -> dict[str, Any]:
         """One user message, the length, and usage in the last event of a stream."""
-        return {"messages": messages((), prompt), **self._asked(osl)}
+        return {"messages": messages((), prompt), **self._openai_fields(osl)}
 
     def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
         """The conversation so far as messages, and the next question."""
@@ -302,7 +302,7 @@ class Completions(Endpoint):
 
     def body(self, prompt: str, osl: int) -> dict[str, Any]:
         """The prompt, the length, and usage in the last event of a stream."""
-        return {"prompt": prompt, **self._asked(osl)}
+        return {"prompt": prompt, **self._openai_fields(osl)}
 
     def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
         """The earlier messages, one line each, followed by the next question."""
@@ -343,7 +343,7 @@ class Responses(Endpoint):
 
     def body(self, prompt: str, osl: int) -> dict[str, Any]:
         """The input and the length."""
-        return {"input": prompt, **self._asked(osl, most="max_output_tokens")}
+        return {"input": prompt, **self._openai_fields(osl, limit_name="max_output_tokens")}
 
     def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
         """The conversation so far as messages, and the next question."""

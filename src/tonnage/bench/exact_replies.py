@@ -319,10 +319,10 @@ class Connection:
         if not data or len(self._read) > MAX_REQUEST:
             self.close()
             return
-        while self.open and self._one():
+        while self.open and self._hand_on_request():
             pass
 
-    def _one(self) -> bool:
+    def _hand_on_request(self) -> bool:
         """Hand on one complete request; False where none is there."""
         end = self._read.find(b"\r\n\r\n")
         if end < 0:

@@ -66,16 +66,16 @@ class TokenizerFile:
         """Tokens of a text, without any that mark beginning or end."""
         return len(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def words(self, most: int = WORDS) -> list[str]:
-        """Words of lower-case letters that are one token each behind a space, ``most`` of them.
-        Raises InputError: there are too few.
+    def words(self, most_words: int = WORDS) -> list[str]:
+        """Words of lower-case letters that are one token each behind a space, ``most_words`` of
+        them. Raises InputError: there are too few.
         """
         candidates = []
         for identity in range(self.tokenizer.get_vocab_size()):
             text = self.tokenizer.decode([identity]).strip()
             if 2 <= len(text) <= 9 and text.isascii() and text.isalpha() and text.islower():
                 candidates.append(text)
-                if len(candidates) == 4 * most:
+                if len(candidates) == 4 * most_words:
                     break
         candidates = list(dict.fromkeys(candidates))
         base = self.count("a")
@@ -91,7 +91,7 @@ class TokenizerFile:
                 f"{option('tokenizer')}: its vocabulary has too few whole words to make prompts of;"
                 " give another tokenizer.json"
             )
-        return vocabulary[:most]
+        return vocabulary[:most_words]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

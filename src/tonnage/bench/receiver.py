@@ -189,14 +189,14 @@ class Receiver:
         self._later = False
         self._poll()
 
-    def _read(self, found: list[tuple[int, int]], polled_ns: int) -> None:
+    def _read(self, ready: list[tuple[int, int]], polled_ns: int) -> None:
         """Stamp and keep a piece of each of these sockets, and note the connections whose reply may
         be complete.
         """
         earliest, self._earliest_ns = self._earliest_ns, polled_ns - SLACK_NS
         now, offset = _now_and_offset()
         connections = self._connections
-        for descriptor, _ in found:
+        for descriptor, _ in ready:
             connection = connections.get(descriptor)
             if connection is None:
                 continue

@@ -219,10 +219,10 @@ class Recorder:
         self._held += len(times)
         self.ends_ns.append(end)
 
-    def _row(self, exchange: Exchange, made: TokenTimes) -> tuple[int, ...]:
+    def _row(self, exchange: Exchange, token_times: TokenTimes) -> tuple[int, ...]:
         start, reply = self._start, exchange.reply
         completed = exchange.outcome == COMPLETED
-        times = made.times_ns
+        times = token_times.times_ns
         first = (
             -1
             if not exchange.streamed
@@ -243,23 +243,23 @@ class Recorder:
             last - start if last >= 0 else -1,
             # a server that counts no token of a prompt has not counted
             reply.prompt if reply.prompt > 0 else exchange.isl,
-            made.tokens,
+            token_times.tokens,
             max(reply.cached, 0),
             0 if exchange.sent_ns >= 0 else -1,
             status,
             0,
         )
 
-    def _count_gaps(self, made: TokenTimes, offsets: list[int]) -> None:
+    def _count_gaps(self, token_times: TokenTimes, offsets: list[int]) -> None:
         """Single gaps: of an event with k tokens k times the k-th part of the time since the one
         before; none among the first event's.
         """
-        if made.per_event is None:
+        if token_times.per_event is None:
             self._gaps.extend(map(int.__sub__, offsets[1:], offsets))
             self._positions.extend(range(1, len(offsets)))
         else:
             position, before = 0, -1
-            for moment, tokens in zip(made.times_ns, made.per_event, strict=True):
+            for moment, tokens in zip(token_times.times_ns, token_times.per_event, strict=True):
                 if tokens and before >= 0:
                     self._gaps.extend([(moment - before) // tokens] * tokens)
                     self._positions.extend(range(position, position + tokens))
@@ -277,7 +277,7 @@ class Recorder:
             )
             self._gaps, self._positions = [], []
 
-    def _tally(self, exchange: Exchange, made: TokenTimes) -> None:
+    def _tally(self, exchange: Exchange, token_times: TokenTimes) -> None:
         tally, reply = self.tally, exchange.reply
         tally.outcomes[exchange.outcome] += 1
         if exchange.begun_ns >= 0:
@@ -290,19 +290,21 @@ class Recorder:
                     {"id": exchange.number, "outcome": exchange.outcome, "detail": exchange.detail}
                 )
             return
-        tally.sources[made.source] += 1
-        tally.shared += made.shared
+        tally.sources[token_times.source] += 1
+        tally.shared += token_times.shared
         tally.finishes[reply.finish] += 1
-        tally.tokens += made.tokens
-        tally.events += len(made.times_ns)
-        tally.hidden += made.hidden
-        tally.hiding += made.hidden > 0
-        tally.uncounted += reply.tokens == 0 and made.source == "events" and made.tokens > 0
+        tally.tokens += token_times.tokens
+        tally.events += len(token_times.times_ns)
+        tally.hidden += token_times.hidden
+        tally.hiding += token_times.hidden > 0
+        tally.uncounted += (
+            reply.tokens == 0 and token_times.source == "events" and token_times.tokens > 0
+        )
         tally.several += reply.choices > 1
         expected = exchange.osl * reply.choices
-        tally.osl_off += made.tokens != expected
-        tally.osl_far += off_length(made.tokens, expected) and off_length(
-            made.tokens + made.hidden, expected
+        tally.osl_off += token_times.tokens != expected
+        tally.osl_far += off_length(token_times.tokens, expected) and off_length(
+            token_times.tokens + token_times.hidden, expected
         )
         if reply.prompt > 0:
             tally.prompt_counts += 1
@@ -341,9 +343,9 @@ class Recorder:
         self._pool.shutdown()
 
 
-def _offsets(made: TokenTimes, sent_ns: int) -> list[int]:
+def _offsets(token_times: TokenTimes, sent_ns: int) -> list[int]:
     """The moment of each token after the request was sent; tokens of one event share it."""
-    if made.per_event is None:
-        return [moment - sent_ns for moment in made.times_ns]
-    pairs = zip(made.times_ns, made.per_event, strict=True)
+    if token_times.per_event is None:
+        return [moment - sent_ns for moment in token_times.times_ns]
+    pairs = zip(token_times.times_ns, token_times.per_event, strict=True)
     return [moment - sent_ns for moment, tokens in pairs for _ in range(tokens)]

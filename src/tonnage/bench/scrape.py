@@ -62,26 +62,26 @@ AMDSMI: Mapping[str, Reading] = {
 """The same of AMD's, by its SMI library (its documentation, read 2026-11-25)."""
 
 
-def _socket_watts(told: Mapping[str, Any]) -> float:
+def _socket_watts(metrics: Mapping[str, Any]) -> float:
     """The power of now, or the average where a generation tells only that; the other is then
     "N/A".
     """
     return float(
         next(
-            told[name]
+            metrics[name]
             for name in ("current_socket_power", "average_socket_power")
-            if isinstance(told.get(name), int | float)
+            if isinstance(metrics.get(name), int | float)
         )
     )
 
 
-def _counted_joules(told: Mapping[str, Any]) -> float:
+def _counted_joules(metrics: Mapping[str, Any]) -> float:
     """The accumulator, which versions before 6.2.1 call power, in units of ``counter_resolution``
     microjoules.
     """
     return (
-        float(told.get("energy_accumulator", told.get("power")))
-        * float(told["counter_resolution"])
+        float(metrics.get("energy_accumulator", metrics.get("power")))
+        * float(metrics["counter_resolution"])
         / 1e6
     )
 

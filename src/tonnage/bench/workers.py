@@ -258,44 +258,51 @@ def _merge(
 
 
 def _together(
-    load: Load, seen: Sequence[Observed], order: np.typing.NDArray[np.int64], *, interrupted: bool
+    load: Load,
+    observations: Sequence[Observed],
+    order: np.typing.NDArray[np.int64],
+    *,
+    interrupted: bool,
 ) -> Observed:
     """What was seen of all workers: lateness pooled, of the CPU the busiest worker, the rest
     summed; ``order`` is that of the rows.
     """
     tally = Tally()
-    for worker in seen:
+    for worker in observations:
         _add(tally, worker.tally)
-    seconds = max(len(observed.cpu) for observed in seen)
+    seconds = max(len(observed.cpu) for observed in observations)
     busiest = [
-        max(observed.cpu[k] for observed in seen if k < len(observed.cpu)) for k in range(seconds)
+        max(observed.cpu[k] for observed in observations if k < len(observed.cpu))
+        for k in range(seconds)
     ]
     return Observed(
         load=load,
-        sent=sum(observed.sent for observed in seen),
+        sent=sum(observed.sent for observed in observations),
         tally=tally,
-        lateness_ns=array("q", [late for observed in seen for late in observed.lateness_ns]),
+        lateness_ns=array(
+            "q", [late for observed in observations for late in observed.lateness_ns]
+        ),
         begun_lateness_ns=array(
-            "q", [late for observed in seen for late in observed.begun_lateness_ns]
+            "q", [late for observed in observations for late in observed.begun_lateness_ns]
         ),
         ends_ns=array(
             "q",
-            np.concatenate([np.asarray(observed.ends_ns, dtype=np.int64) for observed in seen])[
-                order
-            ].tolist(),
+            np.concatenate(
+                [np.asarray(observed.ends_ns, dtype=np.int64) for observed in observations]
+            )[order].tolist(),
         ),
-        endpoint=seen[0].endpoint,
+        endpoint=observations[0].endpoint,
         cpu=array("d", busiest),
-        cpu_share=max(observed.cpu_share for observed in seen),
-        cpu_s=sum(observed.cpu_s for observed in seen),
-        seconds=max(observed.seconds for observed in seen),
-        start_ns=seen[0].start_ns,
-        started_unix_ns=seen[0].started_unix_ns,
-        connections=sum(observed.connections for observed in seen),
-        retries=sum(observed.retries for observed in seen),
-        held=sum(observed.held for observed in seen),
-        waits=sum(observed.waits for observed in seen),
-        interrupted=interrupted or any(observed.interrupted for observed in seen),
+        cpu_share=max(observed.cpu_share for observed in observations),
+        cpu_s=sum(observed.cpu_s for observed in observations),
+        seconds=max(observed.seconds for observed in observations),
+        start_ns=observations[0].start_ns,
+        started_unix_ns=observations[0].started_unix_ns,
+        connections=sum(observed.connections for observed in observations),
+        retries=sum(observed.retries for observed in observations),
+        held=sum(observed.held for observed in observations),
+        waits=sum(observed.waits for observed in observations),
+        interrupted=interrupted or any(observed.interrupted for observed in observations),
     )
 
 

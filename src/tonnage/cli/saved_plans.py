@@ -214,14 +214,14 @@ def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
     if fleet is not None and use_cases is not None:
         return use_case_differences(fleet, use_cases)
     if fleet is None and use_cases is None:
-        return differences(_one(first), _one(second))
+        return differences(_single_plan(first), _single_plan(second))
     several, single = (first, second) if use_cases is None else (second, first)
     raise InputError(
         f"{several}: holds several use cases and {single} does not; give two files of the same kind"
     )
 
 
-def _one(path: Path) -> Plan:
+def _single_plan(path: Path) -> Plan:
     """The plan of a file. Raises InputError: no plan, or a comparison of several."""
     plans = read_plans(path)
     if len(plans) != 1:

@@ -282,9 +282,9 @@ class Market:
         offers = tuple(dict.fromkeys(rent.offer for rent in rents))
         return offers, tuple(dict.fromkeys(figure for rent in rents for figure in rent.figures))
 
-    def _delivered(self, wanted: Sequence[int]) -> tuple[int, ...]:
+    def _delivered(self, needed: Sequence[int]) -> tuple[int, ...]:
         """Systems that are there in each month, where as many are wanted."""
-        return tuple(0 if place < self.lead else count for place, count in enumerate(wanted))
+        return tuple(0 if place < self.lead else count for place, count in enumerate(needed))
 
     def _way(self, name: Purchasing, systems: tuple[int, ...]) -> HorizonWay:
         """The cost of so many systems in each month, with GPUs by the hour for the rest."""
@@ -422,7 +422,7 @@ class Market:
             idle=self._idle(gpus),
         )
 
-    def _next_reserved(self, held: Sequence[int]) -> list[Reserved]:
+    def _next_reserved(self, machine_counts: Sequence[int]) -> list[Reserved]:
         """The terms of further machines next to so many instances: of one, or of a large fleet of
         several at once; of machines of several sizes the ones that save most.
         """
@@ -433,7 +433,7 @@ class Market:
             )
             saved = [
                 month.rent(count)[0] - month.rent(count + machines * instances)[0]
-                for month, count in zip(self.months, held, strict=True)
+                for month, count in zip(self.months, machine_counts, strict=True)
             ]
             terms = [term for term in self._terms if term[0].instances == instances]
             saving, reserved = self._reserved_best(saved, terms, machines)

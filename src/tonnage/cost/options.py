@@ -157,10 +157,10 @@ class Rent:
         """The number of machines to rent for ``instances``."""
         return -(-instances // self.instances)
 
-    def outdoes(self, other: Rent) -> bool:
+    def outdoes(self, rent: Rent) -> bool:
         """Whether it holds any number of instances for no more than the other."""
-        times, rest = divmod(other.instances, self.instances)
-        return not rest and times * self.usd <= other.usd
+        times, rest = divmod(rent.instances, self.instances)
+        return not rest and times * self.usd <= rent.usd
 
 
 def rents_of(serving: Serving, prices: Prices, years: int = 0) -> tuple[Rent, ...] | NoCost:
@@ -488,47 +488,47 @@ def _split(
 
 
 def with_cost_together(
-    found: UseCases, prices: Prices, where: tuple[Where, ...] = WAYS
+    use_cases: UseCases, prices: Prices, where: tuple[Where, ...] = WAYS
 ) -> UseCases:
     """Use cases with the yearly cost of every arrangement: systems owned for the peak, and
     instances rented as each hour needs them.
     """
-    traffic = dict(zip(found.names, map(traffic_of, found.plans), strict=True))
+    traffic = dict(zip(use_cases.names, map(traffic_of, use_cases.plans), strict=True))
 
-    def priced(one: Arrangement | None) -> Arrangement | None:
-        if one is None:
+    def priced(arrangement: Arrangement | None) -> Arrangement | None:
+        if arrangement is None:
             return None
         loads = [
-            summed([traffic[name] for name in found.served(one, place)])
-            for place in range(len(one.pools))
+            summed([traffic[name] for name in use_cases.served(arrangement, place)])
+            for place in range(len(arrangement.pools))
         ]
         pools = [
             (_pool_serving(pool, peak_of(load)), load, pool.instances)
-            for pool, load in zip(one.pools, loads, strict=True)
+            for pool, load in zip(arrangement.pools, loads, strict=True)
         ]
         rented = [cloud(load, serving, prices).total_usd_per_year for serving, load, _ in pools]
         owned = [
             _owned_systems(
                 system, [pool for pool in pools if pool[0].system == system.system], prices
             )
-            for system in one.systems
+            for system in arrangement.systems
         ]
         whole = _total([None if part is None else part[0] for part in owned])
         energy = _total([None if part is None else part[1] for part in owned])
         whole, energy = (whole, energy) if "on-prem" in where else (None, None)
         return replace(
-            one,
+            arrangement,
             owned_usd_per_year=whole,
             rented_usd_per_year=_total(rented) if "cloud" in where else None,
-            shares=_shares(one, found, traffic, whole, energy),
+            shares=_shares(arrangement, use_cases, traffic, whole, energy),
         )
 
     return replace(
-        found,
-        shared=priced(found.shared),
-        separate=priced(found.separate),
-        first_come=priced(found.first_come),
-        alone=priced(found.alone),
+        use_cases,
+        shared=priced(use_cases.shared),
+        separate=priced(use_cases.separate),
+        first_come=priced(use_cases.first_come),
+        alone=priced(use_cases.alone),
     )
 
 
@@ -575,8 +575,8 @@ def _pool_serving(pool: UseCasePool, peak: float) -> Serving:
 
 
 def _shares(
-    one: Arrangement,
-    found: UseCases,
+    arrangement: Arrangement,
+    use_cases: UseCases,
     traffic: Mapping[str, Traffic],
     whole: float | None,
     energy: float | None,
@@ -585,9 +585,9 @@ def _shares(
     share of the cost; none where an old file does not say it.
     """
     at_peak, over_year = dict[str, float](), dict[str, float]()
-    for place, pool in enumerate(one.pools):
+    for place, pool in enumerate(arrangement.pools):
         exact = [(case.name, case.instances_exact) for case in pool.cases] or [
-            (found.served(one, place)[0], pool.instances_exact)
+            (use_cases.served(arrangement, place)[0], pool.instances_exact)
         ]
         if any(instances is None for _, instances in exact):
             return ()
@@ -598,9 +598,9 @@ def _shares(
             at_peak[case] = pool.gpus * used
             even = 1.0 if mean is None else mean / load.peak_requests_per_second
             over_year[case] = (instances or 0.0) * pool.parallelism.gpus * even
-    if (job := found.background) is not None and one is found.shared:
+    if (job := use_cases.background) is not None and arrangement is use_cases.shared:
         at_peak[job.name] = 0.0
-        over_year[job.name] = job.instances_exact * one.pools[0].parallelism.gpus
+        over_year[job.name] = job.instances_exact * arrangement.pools[0].parallelism.gpus
     peaks, years = list(at_peak.values()), list(over_year.values())
     usd: Sequence[float | None] = [None] * len(peaks)
     if whole is not None and energy is not None:
@@ -617,12 +617,12 @@ def _shares(
 
 
 def _owned_systems(
-    held: PoolSystems, pools: Sequence[tuple[Serving, Traffic, int]], prices: Prices
+    pool_systems: PoolSystems, pools: Sequence[tuple[Serving, Traffic, int]], prices: Prices
 ) -> tuple[float, float] | None:
     """USD a year of the systems of one kind with the electricity of their pools, and the latter
     alone; None without a price.
     """
-    parts = system_parts(pools[0][0], prices, held.systems)
+    parts = system_parts(pools[0][0], prices, pool_systems.systems)
     if isinstance(parts, NoCost):
         return None
     powers = (

@@ -131,12 +131,12 @@ def compare(
     )
 
 
-def _alone(asked: Sequence[WayCost]) -> Iterator[SameAs]:
+def _alone(ways: Sequence[WayCost]) -> Iterator[SameAs]:
     """The mixtures that own nothing, or rent and send on nothing, where the way that they come to
     is shown.
     """
-    priced_ways = {way.where for way in asked if way.total_usd_per_year is not None}
-    for way in asked:
+    priced_ways = {way.where for way in ways if way.total_usd_per_year is not None}
+    for way in ways:
         if way.total_usd_per_year is None or way.where not in ("hybrid", "hybrid-api"):
             continue
         alternative: Literal["cloud", "api"] = "cloud" if way.where == "hybrid" else "api"
@@ -653,10 +653,12 @@ def _rental(job: JobDone, instances: int, rents: tuple[Rent, ...] | NoCost) -> _
     return min(rentals, key=lambda rental: rental.usd)
 
 
-def _jobs(owned: float | None, each: float | None, power: float, most: float) -> float | None:
+def _jobs(
+    owned: float | None, usd_per_job: float | None, power: float, most_jobs: float
+) -> float | None:
     """Jobs a year at which owning costs the same; None where a price is not known or a year is too
     short.
     """
-    if owned is None or each is None or owned > (each - power) * most:
+    if owned is None or usd_per_job is None or owned > (usd_per_job - power) * most_jobs:
         return None
-    return owned / (each - power)
+    return owned / (usd_per_job - power)

@@ -341,15 +341,15 @@ def calibrated(
     return _Calibrating(sample, data=data, set_aside=set_aside, progress=progress).report()
 
 
-def _one_of_each(rows: Sequence[Row], given: int, remarks: Sequence[str]) -> tuple[str, str]:
+def _one_of_each(rows: Sequence[Row], rows_before: int, remarks: Sequence[str]) -> tuple[str, str]:
     """The preset and the GPU of the rows. Raises InputError: there are too few rows, or they have
     several presets or GPUs.
     """
     if len(rows) < FEWEST:
         aside = (
-            f" ({given - len(rows)} of {given} are not steady: requests/s × E2E / clients below"
-            f" {STEADY})"
-            if given > len(rows)
+            f" ({rows_before - len(rows)} of {rows_before} are not steady: requests/s × E2E /"
+            f" clients below {STEADY})"
+            if rows_before > len(rows)
             else ""
         )
         out = "".join(f"; {remark.removesuffix('.')}" for remark in remarks)

@@ -60,7 +60,7 @@ def compare(
     measured: Measured,
     sources: Sequence[StepSource | None],
     *,
-    given: Mapping[str, str | int] | None = None,
+    known_values: Mapping[str, str | int] | None = None,
     worst: int = 10,
     progress: Progress | None = None,
     remarks: tuple[str, ...] = (),
@@ -77,7 +77,7 @@ def compare(
         InputError: the file cannot be read, or a table of step times is of one deployment and the
             rows of several.
     """
-    table = measured_table(measured, given, invalid=invalid)
+    table = measured_table(measured, known_values, invalid=invalid)
     apart = {kind: _compare(rows, sources, worst, progress) for kind, rows in table.apart.items()}
     return replace(
         _compare(replace(table, apart={}), sources, worst, progress), remarks=remarks, apart=apart

@@ -157,9 +157,9 @@ class Afterwards(StepErrors):
         )
 
 
-def width_left(errors: StepErrors, left: float) -> float:
-    """The width of a prediction's error after a calibration, over that before; ``left`` is the
-    share of its variance that stays.
+def width_left(errors: StepErrors, variance_left: float) -> float:
+    """The width of a prediction's error after a calibration, over that before; ``variance_left`` is
+    the share of its variance that stays.
     """
     calibrated = replace(errors, regime=replace(errors.regime, calibrated=True))
     before, after = (
@@ -167,7 +167,7 @@ def width_left(errors: StepErrors, left: float) -> float:
         for step_errors in (errors, calibrated)
     )
     share = min((after / before) ** 2, 1.0)
-    return math.sqrt(share + (1 - share) * left)
+    return math.sqrt(share + (1 - share) * variance_left)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +234,7 @@ class _Outcomes:
             None,
         )
 
-    def _after(self, level: float, found: float) -> Slowdown:
+    def _after(self, level: float, quantile: float) -> Slowdown:
         """The factors by which times are longer at a confidence, after a calibration that finds
         them at a quantile.
         """
@@ -245,7 +245,7 @@ class _Outcomes:
                 regime=step_errors.regime,
                 residuals=step_errors.residuals,
                 kept=width_left(step_errors, self.points.left_of.get(name, 1.0)),
-                found=found,
+                found=quantile,
             )
             for name, step_errors in errors.items()
         }
@@ -281,14 +281,14 @@ class _Outcomes:
         return systems if systems <= MOST_TIMES * self.choice.systems else None
 
     def _between(
-        self, now: Mapping[str, int | None], found: Mapping[str, int | None]
+        self, now: Mapping[str, int | None], systems: Mapping[str, int | None]
     ) -> dict[str, int | None]:
         """The systems afterwards, no further from those at 50 % than now: a difference beyond is
         scatter of runs.
         """
         middle = now.get(percent_key(BESIDE[0]))
         bounded: dict[str, int | None] = {}
-        for level, after in found.items():
+        for level, after in systems.items():
             before = now.get(level)
             count = after if after is None or middle is None else max(after, middle)
             bounded[level] = (
@@ -441,7 +441,9 @@ def design(
         points=tuple(grid[place] for place in chosen),
         e2e_s=tuple(float(e2e_s[place]) for place in chosen),
         left=tuple(remaining),
-        left_of={name: _left(information, vector) for name, vector in target_slopes.items()},
+        left_of={
+            name: _variance_left(information, vector) for name, vector in target_slopes.items()
+        },
     )
 
 
@@ -498,36 +500,36 @@ def _row(point: Point) -> dict[str, Any]:
     }
 
 
-def greedy(told: Floats, wanted: Floats) -> tuple[list[int], list[float], Floats]:
+def greedy(informative: Floats, goal: Floats) -> tuple[list[int], list[float], Floats]:
     """Points in the order in which each leaves the least variance, the share left after each, and
     the information of all.
 
     Args:
-        told: float64 (points, terms, metrics), slopes in units of each metric's scatter and each
-            factor's width.
-        wanted: float64 (terms,), the slopes of what is to be known.
+        informative: float64 (points, terms, metrics), slopes in units of each metric's scatter and
+            each factor's width.
+        goal: float64 (terms,), the slopes of what is to be known.
     """
-    information, chosen = np.eye(wanted.size), list[int]()
+    information, chosen = np.eye(goal.size), list[int]()
     remaining = [1.0]
-    point_information = told @ told.transpose(0, 2, 1)
-    while len(chosen) < min(POINTS, len(told)):
-        vectors = np.broadcast_to(wanted[:, None], (len(told), wanted.size, 1))
-        variances = (
-            np.linalg.solve(information + point_information, vectors)[:, :, 0] * wanted
-        ).sum(axis=1)
+    point_information = informative @ informative.transpose(0, 2, 1)
+    while len(chosen) < min(POINTS, len(informative)):
+        vectors = np.broadcast_to(goal[:, None], (len(informative), goal.size, 1))
+        variances = (np.linalg.solve(information + point_information, vectors)[:, :, 0] * goal).sum(
+            axis=1
+        )
         variances[chosen] = np.inf
         place = int(np.argmin(variances))
         chosen.append(place)
         information = information + point_information[place]
-        remaining.append(min(_left(information, wanted), remaining[-1]))
+        remaining.append(min(_variance_left(information, goal), remaining[-1]))
     return chosen, remaining, information
 
 
-def _left(information: Floats, wanted: Floats) -> float:
+def _variance_left(information: Floats, goal: Floats) -> float:
     """The share of a variance that is left; all of it where no factor acts on it."""
-    before = float((wanted * wanted).sum())
+    before = float((goal * goal).sum())
     return (
-        min(float((wanted * np.linalg.solve(information, wanted)).sum()) / before, 1.0)
+        min(float((goal * np.linalg.solve(information, goal)).sum()) / before, 1.0)
         if before > 0
         else 1.0
     )

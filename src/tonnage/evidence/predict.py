@@ -470,7 +470,7 @@ Measured = MeasuredTable | Path | str | Sequence[Mapping[str, Any]]
 
 def measured_table(
     measured: Measured,
-    given: Mapping[str, str | int] | None = None,
+    known_values: Mapping[str, str | int] | None = None,
     *,
     invalid: InvalidRuns | None = None,
 ) -> MeasuredTable:
@@ -478,7 +478,8 @@ def measured_table(
     is.
 
     Args:
-        given: model, gpu, precision, tp, engine, isl and osl, where a file does not say them.
+        known_values: model, gpu, precision, tp, engine, isl and osl, where a file does not say
+        them.
         invalid: decides on runs that are not to be believed; a remark names each. They are left out
             without it.
 
@@ -489,7 +490,7 @@ def measured_table(
         return measured
     invalid = invalid or InvalidRuns()
     rows = (
-        _read(Path(measured), given, invalid)
+        _read(Path(measured), known_values, invalid)
         if isinstance(measured, Path | str)
         else [dict(row) for row in measured]
     )
@@ -504,10 +505,10 @@ def measured_table(
 
 
 def _read(
-    path: Path, given: Mapping[str, str | int] | None, invalid: InvalidRuns
+    path: Path, known_values: Mapping[str, str | int] | None, invalid: InvalidRuns
 ) -> list[dict[str, Any]]:
     try:
-        return read_measured(path, given, invalid)
+        return read_measured(path, known_values, invalid)
     except InputError:
         if path.name != FOREIGN:
             raise

@@ -294,7 +294,7 @@ class LoadedRows:
         self.front = front
 
         def one(i: int) -> Bins:
-            spec, trace, window = self._asked(i, terms, c, front)
+            spec, trace, window = self._row_inputs(i, terms, c, front)
             run, log = run_instance(
                 spec, rank_traces(trace, spec.ranks), most_steps=MOST_STEPS, window_ps=window
             )
@@ -308,7 +308,7 @@ class LoadedRows:
         self.rest = np.array([b.rest for b in self.bins])
         self.base = self._sums(c) + self.rest
 
-    def _asked(
+    def _row_inputs(
         self, i: int, terms: Terms, c: Floats, front: Floats
     ) -> tuple[EngineSpec, Trace, int]:
         """The engine of row ``i``, the requests that it gets, and when the run stops, in
@@ -332,7 +332,7 @@ class LoadedRows:
     def ttft_parts(self, terms: Terms) -> list[TtftParts]:
         """Where the mean TTFT of every row goes with these terms."""
         runs = [
-            self._asked(i, terms, *self.deployments.coefficients(terms))
+            self._row_inputs(i, terms, *self.deployments.coefficients(terms))
             for i in range(len(self.points))
         ]
         return [

@@ -315,7 +315,7 @@ Progress = Callable[[int, int, str], None]
 def score(
     measured: Measured,
     *,
-    given: Mapping[str, str | int] | None = None,
+    known_values: Mapping[str, str | int] | None = None,
     worst: int = 10,
     progress: Progress | None = None,
     workers: int | None = None,
@@ -338,7 +338,7 @@ def score(
         InputError: the file cannot be read as such a table; the message names file, line and
             column.
     """
-    table = replace(measured_table(measured, given, invalid=invalid), slo=slo)
+    table = replace(measured_table(measured, known_values, invalid=invalid), slo=slo)
     if slo and not any(row.get("run") for row in table.rows):
         raise InputError(
             f"{option('attain')}: no row has single requests; score run folders, which tonnage"

@@ -166,7 +166,7 @@ class Balancer:
         )
 
     def choose(
-        self, asked: Asked, tried: Collection[Backend] = (), model: str = ""
+        self, request: Asked, tried: Collection[Backend] = (), model: str = ""
     ) -> Backend | None:
         """The backend that gets a request; None where none takes any."""
         for i, backend in enumerate(self._backends):
@@ -176,11 +176,11 @@ class Balancer:
                 backend.kv_used,
             )
             self._available[i] = backend.up and backend not in tried and backend.serves(model)
-        blocks = self._prefixes.blocks(asked.body) if self._prefixes else []
+        blocks = self._prefixes.blocks(request.body) if self._prefixes else []
         if self._prefixes:
             self._prefixes.match(blocks, self._matched)
         visible = Seen(
-            self._number, asked.session if self.policy == "session" else -1, asked.prompt_tokens
+            self._number, request.session if self.policy == "session" else -1, request.prompt_tokens
         )
         place = self._route(self._view, visible, self._memory)
         self._number += 1

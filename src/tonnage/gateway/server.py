@@ -265,7 +265,7 @@ class Gateway:
                 return
             work, leaving = (
                 asyncio.ensure_future(self._answered(scope, body, receive, send)),
-                asyncio.ensure_future(_left(receive)),
+                asyncio.ensure_future(_client_leaves(receive)),
             )
             await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
             leaving.cancel()
@@ -514,7 +514,7 @@ def _end_to_end(
     return [(name, value) for name, value in headers if name.lower() not in gone]
 
 
-async def _left(receive: Receive) -> None:
+async def _client_leaves(receive: Receive) -> None:
     """Wait until the client leaves."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -65,7 +65,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _known(desk: Desk, name: str) -> Path:
+def _file_of(desk: Desk, name: str) -> Path:
     path = desk.folder / checked_name(name)
     check_inside(name, desk.folder, "name")
     if not path.is_file():
@@ -123,7 +123,7 @@ async def changed(request: Request) -> Response:
     check_inside(name, desk.folder, "name")
     path = desk.folder / name
     if request.method == "DELETE":
-        _known(desk, name).unlink()
+        _file_of(desk, name).unlink()
         return PlainTextResponse("deleted\n")
     if len(desk.files()) >= MOST_FILES:
         raise InputError(
@@ -164,7 +164,7 @@ async def keep(request: Request) -> Response:
 async def look(request: Request) -> Response:
     """What a file holds, and what can be done with it."""
     desk = desk_of(request)
-    path = _known(desk, request.path_params["name"])
+    path = _file_of(desk, request.path_params["name"])
     name, kind = path.name, await run_in_threadpool(kind_of, path)
     if kind in ("plan", "comparison"):
         return HTMLResponse(_plan(name, path))
@@ -259,7 +259,7 @@ def _yaml(name: str) -> str:
 
 async def saved_report(request: Request) -> Response:
     """The report of a saved plan."""
-    path = _known(desk_of(request), request.path_params["name"])
+    path = _file_of(desk_of(request), request.path_params["name"])
     text = await run_in_threadpool(lambda: html(report(*read_plans(path))))
     return HTMLResponse(text, headers={"content-security-policy": ""})
 
@@ -269,7 +269,7 @@ async def archive(request: Request) -> Response:
     desk, target = desk_of(request), request.query_params.get("target", "")
     name = request.query_params.get("plan")
     if name is not None:
-        text = _known(desk, name).read_text(encoding="utf-8")
+        text = _file_of(desk, name).read_text(encoding="utf-8")
     else:
         query = "&".join(
             part for part in request.url.query.split("&") if not part.startswith("target=")

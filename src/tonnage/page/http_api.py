@@ -171,7 +171,7 @@ async def memory(request: Request) -> Response:
             parameters[name] = int(text)
     if not parameters.get("model"):
         raise InputError("model: missing; for example ?model=llama-3.1-8b")
-    return await _said(lambda: api.memory(**parameters).to_json())
+    return await _or_errors(lambda: api.memory(**parameters).to_json())
 
 
 async def compare(request: Request) -> Response:
@@ -184,16 +184,16 @@ async def compare(request: Request) -> Response:
             raise InputError("first, second: hold several models; give one plan each")
         return diff_json(differences(first[0], second[0]))
 
-    return await _said(compared)
+    return await _or_errors(compared)
 
 
 async def catalog(request: Request) -> Response:
     """Entries of the catalog."""
     text = request.query_params.get("text", "")[:200]
-    return await _said(lambda: api.catalog(text))
+    return await _or_errors(lambda: api.catalog(text))
 
 
-async def _said(make: Callable[[], Any]) -> Response:
+async def _or_errors(make: Callable[[], Any]) -> Response:
     return Response(
         await run_in_threadpool(lambda: json_text(make())), media_type="application/json"
     )

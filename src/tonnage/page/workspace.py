@@ -60,7 +60,7 @@ class Worker:
             try:
                 self._tell(process, {"job": number, "kind": kind, "given": given})
                 while not ended:
-                    message = await self._said(process, number)
+                    message = await self._next_line(process, number)
                     ended = not UNDER_WAY & message.keys()
                     yield message
             finally:
@@ -94,7 +94,7 @@ class Worker:
             process.stdin.write(json.dumps(event).encode() + b"\n")
 
     @staticmethod
-    async def _said(process: asyncio.subprocess.Process, number: int) -> dict[str, Any]:
+    async def _next_line(process: asyncio.subprocess.Process, number: int) -> dict[str, Any]:
         """The next line of a job; that its process ended where it did."""
         while process.stdout is not None and (line := await process.stdout.readline()):
             message: dict[str, Any] = json.loads(line)
@@ -107,7 +107,7 @@ class Worker:
         self._tell(process, {"cancel": number})
         try:
             async with asyncio.timeout(ENDS_S):
-                while UNDER_WAY & (await self._said(process, number)).keys():
+                while UNDER_WAY & (await self._next_line(process, number)).keys():
                     pass
         except TimeoutError:
             process.kill()

@@ -157,58 +157,58 @@ def add_attention(
             _walks(c, layer_group, reached, gpu, tp, work)
 
 
-def _prompts(c: list[float], some: Layers, work: Work, terms: AttentionTerms, gpu: Gpu) -> None:
+def _prompts(c: list[float], layers: Layers, work: Work, terms: AttentionTerms, gpu: Gpu) -> None:
     """Put prefill into the array; the work per token of a window counts for every token of a step,
     as attention does.
     """
     rate = gpu.fp16_tflops * 1e12
-    pair = some.layers * work.pair / (rate * terms.prefill)
+    pair = layers.layers * work.pair / (rate * terms.prefill)
     if work.pair_most > 0.0:
         c[at.SPARSE] += pair
-        c[at.SPARSE_MOST] += some.layers * work.pair_most / (rate * terms.prefill)
+        c[at.SPARSE_MOST] += layers.layers * work.pair_most / (rate * terms.prefill)
     else:
         c[at.ATTENTION] += pair
-    c[at.ATTENTION] += some.layers * work.index_pair / (_index_rate(gpu) * terms.index)
-    if isinstance(some.mixer, SlidingAttention):
-        c[at.ACTIVATION] += some.layers * work.token / (rate * terms.prefill)
+    c[at.ATTENTION] += layers.layers * work.index_pair / (_index_rate(gpu) * terms.index)
+    if isinstance(layers.mixer, SlidingAttention):
+        c[at.ACTIVATION] += layers.layers * work.token / (rate * terms.prefill)
     else:
-        reached = terms.scan if some.mixer.kind in WITH_STATE else terms.prefill
-        c[at.SCAN] += some.layers * work.token / (rate * reached)
+        reached = terms.scan if layers.mixer.kind in WITH_STATE else terms.prefill
+        c[at.SCAN] += layers.layers * work.token / (rate * reached)
 
 
-def _decodes(c: list[float], some: Layers, work: Work, terms: AttentionTerms, gpu: Gpu) -> None:
+def _decodes(c: list[float], layers: Layers, work: Work, terms: AttentionTerms, gpu: Gpu) -> None:
     """Put decodes into the array: what grows with the context, and what does not."""
     rate, bandwidth = gpu.fp16_tflops * 1e12, gpu.memory_bandwidth_gb_s * 1e9
-    arithmetic = math.inf if _together(some.mixer) else rate * terms.head_arithmetic
+    arithmetic = math.inf if _together(layers.mixer) else rate * terms.head_arithmetic
     scores = (
         work.index_bytes / (bandwidth * terms.kv_bandwidth),
         work.index / (_index_rate(gpu) * terms.index),
     )
     reads = work.context_bytes / (bandwidth * terms.kv_bandwidth), work.context / arithmetic
     fixed = work.sequence_bytes / (bandwidth * terms.bounded), work.sequence / arithmetic
-    c[at.CONTEXT] += some.layers * (_joined(*reads) + _joined(*scores))
-    c[at.BOUNDED] += some.layers * (
-        _joined(*fixed) + (COMPRESSED_SEQUENCE_S if some.mixer.kind == "compressed" else 0.0)
+    c[at.CONTEXT] += layers.layers * (_joined(*reads) + _joined(*scores))
+    c[at.BOUNDED] += layers.layers * (
+        _joined(*fixed) + (COMPRESSED_SEQUENCE_S if layers.mixer.kind == "compressed" else 0.0)
     )
 
 
 def _walks(
-    c: list[float], some: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work
+    c: list[float], layers: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work
 ) -> None:
     """Put what the kernels of 2024 add into the array, for the kinds that they knew."""
-    mixer = some.mixer
+    mixer = layers.mixer
     if not isinstance(mixer, FullAttention | SlidingAttention | LatentLayer):
         return
-    walk = terms.walk_s * some.layers * mixer.width / mixer.heads / WALKED_DIM
+    walk = terms.walk_s * layers.layers * mixer.width / mixer.heads / WALKED_DIM
     if isinstance(mixer, SlidingAttention):
         c[at.BOUNDED] += walk * mixer.window
         return
     c[at.WALK] += walk
-    _blocks(c, some, terms, gpu, tp, work)
+    _blocks(c, layers, terms, gpu, tp, work)
 
 
 def _blocks(
-    c: list[float], some: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work
+    c: list[float], layers: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work
 ) -> None:
     """Put the decode attention of 2024 into a coefficient array: one block per sequence and query
     head, in waves over the multiprocessors.
@@ -222,14 +222,14 @@ def _blocks(
         gpu.arch, MULTIPROCESSORS["Hopper"]
     )
     read = work.context_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
-    heads = some.mixer.heads if isinstance(some.mixer, FullAttention | LatentLayer) else 1
-    c[at.HEADS] += some.layers * _joined(
+    heads = layers.mixer.heads if isinstance(layers.mixer, FullAttention | LatentLayer) else 1
+    c[at.HEADS] += layers.layers * _joined(
         read, work.context / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic)
     )
     c[at.WAVE] = heads / tp / multiprocessors
     c[at.GROUPED_FROM] = NEVER
-    if isinstance(some.mixer, FullAttention) and _together(some.mixer):
-        c[at.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / max(some.mixer.kv_heads / tp, 1.0)
+    if isinstance(layers.mixer, FullAttention) and _together(layers.mixer):
+        c[at.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / max(layers.mixer.kv_heads / tp, 1.0)
 
 
 def _index_rate(gpu: Gpu) -> float:

@@ -167,7 +167,7 @@ def timed_steps(deployment: Deployment) -> tuple[TimedStep, ...]:
     )
 
 
-def _grid(most: int) -> Iterator[Step]:
+def _grid(longest: int) -> Iterator[Step]:
     """Decodes alone, whole prompts, and a prompt among decodes of about its length."""
     for batch in (*BATCHES, 1024, 2048):
         for context in CONTEXTS:
@@ -177,7 +177,7 @@ def _grid(most: int) -> Iterator[Step]:
             Step(prompt * pack, pack, 0, 0) for pack in (1, *PACKS) if prompt * pack <= MOST_TOKENS
         )
         yield from (
-            Step(prompt, 1, batch, batch * prompt) for batch in BATCHES[::3] if prompt <= most
+            Step(prompt, 1, batch, batch * prompt) for batch in BATCHES[::3] if prompt <= longest
         )
 
 
@@ -296,11 +296,11 @@ class Kernels:
         if plain:
             yield "mlp", 2 * plain, (model.hidden + (model.dense_ffn or model.ffn) / tp) / 2
 
-    def _whole(self, some: Layers, step: Step) -> bool:
+    def _whole(self, layers: Layers, step: Step) -> bool:
         """Whether a kind of layers is taken as a module that was timed whole, as decodes alone
         were.
         """
-        return step.prefill == 0 and some.mixer.kind in (*MODULES, "compressed")
+        return step.prefill == 0 and layers.mixer.kind in (*MODULES, "compressed")
 
     def _matrices(self, step: Step) -> float:
         """The products of all layers: their launches one by one, their weights and arithmetic
@@ -377,11 +377,11 @@ class Kernels:
         )
         return float(times["factor"] * (launched + moved + _joined(read, computed, times["norm"])))
 
-    def _mixing(self, some: Layers, step: Step) -> float:
+    def _mixing(self, layers: Layers, step: Step) -> float:
         """One layer of attention, or of linear attention, beyond its projections; with them where
         the module was timed whole.
         """
-        mixer = some.mixer
+        mixer = layers.mixer
         if isinstance(mixer, GatedDeltaNet):
             return self._state(mixer, step)
         decoded = self._decoded(mixer, step) if step.decodes else 0.0

@@ -172,7 +172,7 @@ def below_change(link: Group, kind: str, tp: int) -> float:
     return link.get("tp8" if kind == "bridge" and tp == 4 else f"tp{tp}", 1.0)
 
 
-def link_kind(own: Group, gpu: Gpu, tp: int) -> str:
+def link_kind(group: Group, gpu: Gpu, tp: int) -> str:
     """The group of ``links`` for a tensor-parallel group: "nvlink", "pcie", or "bridge" for pairs
     joined by PCIe.
 
@@ -182,7 +182,7 @@ def link_kind(own: Group, gpu: Gpu, tp: int) -> str:
     if (
         gpu.link == "nvlink-bridge"
         and not gpu.bridged
-        and (own.get("bridge", 1.0) == 0.0 or not gpu.p2p)
+        and (group.get("bridge", 1.0) == 0.0 or not gpu.p2p)
     ):
         return "pcie"
     if gpu.tp_link(tp) == "pcie":

@@ -149,17 +149,17 @@ def _round(
     return replace(stage, coefficients=c, frontend_s=stage.frontend_s + (whole - alone))
 
 
-def _of_round(one: float, stages: Stages, pp: int) -> float:
+def _of_round(coefficient: float, stages: Stages, pp: int) -> float:
     """A coefficient of the round, from that of one stage."""
     match stages:
         case "same":
-            return one
+            return coefficient
         case "times":
-            return one * pp
+            return coefficient * pp
         case "share":
-            return one / pp
+            return coefficient / pp
         case "root":
-            return float(one ** (1 / pp))
+            return float(coefficient ** (1 / pp))
 
 
 # How long a new instance takes until it serves: its process starts, its weights come over a link,

@@ -69,14 +69,14 @@ underscore too."""
 
 
 def with_own_terms(
-    terms: Mapping[str, Any], own: Mapping[str, float], preset: str
+    terms: Mapping[str, Any], group: Mapping[str, float], preset: str
 ) -> dict[str, Any]:
     """The groups of ``terms.json`` for one GPU and one engine preset, with their own terms; the
     given groups are not changed.
 
     Args:
         terms: the shipped groups.
-        own: by name of ``OWN_TERMS``; an absent ``allreduce_s`` stays as shipped.
+        group: by name of ``OWN_TERMS``; an absent ``allreduce_s`` stays as shipped.
         preset: the engine preset that they replace.
     """
     shipped: dict[str, float] = terms["engines"][preset]
@@ -84,15 +84,17 @@ def with_own_terms(
     engine = {
         **uncleared,
         **NEEDED,
-        **{name: own[name] for name in (*SECONDS, "kv_bandwidth") if name in own},
+        **{name: group[name] for name in (*SECONDS, "kv_bandwidth") if name in group},
     }
     any_generation = terms["architectures"]["*"]
-    rates = {f"{kind}_{bits}": own[kind] for kind in ("compute", "memory") for bits in ("8", "16")}
+    rates = {
+        f"{kind}_{bits}": group[kind] for kind in ("compute", "memory") for bits in ("8", "16")
+    }
     return {
         **terms,
         "shared": {
             **terms["shared"],
-            "attention": own["attention"],
+            "attention": group["attention"],
             "power_compute": 0.0,
             "power_memory": 0.0,
         },

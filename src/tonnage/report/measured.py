@@ -324,10 +324,10 @@ def maximum(maximum: Maximum) -> Document:
         )
     header = (maximum.unit, "TTFT p95 ms", "TPOT ms", "requests/s", "verdict", "sure", "why")
     table = Table(header=header, rows=tuple(rows))
-    return document(section("trials", "", table), title=_found(maximum), subtitle=remark)
+    return document(section("trials", "", table), title=_maximum_text(maximum), subtitle=remark)
 
 
-def _found(maximum: Maximum) -> str:
+def _maximum_text(maximum: Maximum) -> str:
     limits = ", ".join(maximum.limits)
     if math.isnan(maximum.load):
         return f"No load met {limits}."

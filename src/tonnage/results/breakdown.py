@@ -71,7 +71,7 @@ def _violation(requests: Requests, limit: Limit, cuts: NDArray[np.int64]) -> Vio
     )
 
 
-def _above(values: NDArray[np.float64], limit: Limit, most: float, late: float) -> bool:
+def _above(values: NDArray[np.float64], limit: Limit, limit_share: float, late: float) -> bool:
     """Whether completed requests are above a limit in an hour in which the share ``late`` of all
     is.
     """
@@ -83,7 +83,7 @@ def _above(values: NDArray[np.float64], limit: Limit, most: float, late: float) 
             if limit.statistic == "mean"
             else np.percentile(values, float(limit.statistic[1:]))
         )
-        > most
+        > limit_share
     )
 
 

@@ -394,13 +394,13 @@ def _statistics(nanoseconds: NDArray[np.int64] | NDArray[np.float64]) -> Latenci
 
 
 def percentiles(
-    values: NDArray[np.int64] | NDArray[np.float64], wanted: Sequence[float]
+    values: NDArray[np.int64] | NDArray[np.float64], numbers: Sequence[float]
 ) -> list[float]:
     """The numbers of ``numpy.percentile`` in a fraction of its time, of integers below 2**53; the
     values change their order.
     """
     last = values.size - 1
-    places = [last * (percentile / 100) for percentile in wanted]
+    places = [last * (percentile / 100) for percentile in numbers]
     values.partition([min(int(place) + further, last) for place in places for further in (0, 1)])
     quantiles = []
     for place in places:

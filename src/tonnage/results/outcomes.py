@@ -95,11 +95,11 @@ def failure_of(word: object) -> str:
     return _OUTCOMES.get(name.removeprefix("finish_reason_"), "")
 
 
-def off_length(tokens: int, wanted: int) -> bool:
+def off_length(tokens: int, pinned: int) -> bool:
     """Whether an output of ``tokens`` misses its pinned length by more than ``LENGTH_OFF`` and by
     more than one token.
     """
-    return abs(tokens - wanted) > max(LENGTH_OFF * wanted, 1)
+    return abs(tokens - pinned) > max(LENGTH_OFF * pinned, 1)
 
 
 def came_at_once(requests: Requests) -> NDArray[np.bool_]:

@@ -519,13 +519,13 @@ class Metrics:
     def _counter(self, name: str, kind: at.Counter, keys: list[str]) -> client.Counter:
         return client.Counter(name, at.ABOUT[kind], keys, registry=self.registry)
 
-    def _own(self, engine: str) -> dict[str, str]:
+    def _engine_labels(self, engine: str) -> dict[str, str]:
         return {**self._labels, **({self._names.instance: engine} if self._names.instance else {})}
 
     def _of(self, engine: str) -> OfInstance:
         """The series of an instance, which are published from 0 on."""
         if engine not in self._instances:
-            labels = self._own(engine)
+            labels = self._engine_labels(engine)
             if self._of_vllm:
                 self._steps.labels(**labels)
                 self._prefills.labels(**labels)
@@ -574,12 +574,12 @@ class Metrics:
         self.state.of(engine).cached += cached
         self.state.of(engine).computed += tokens - cached
         if self._of_vllm:
-            self._prefills.labels(**self._own(engine)).observe(tokens - cached)
+            self._prefills.labels(**self._engine_labels(engine)).observe(tokens - cached)
 
     def stepped(self, engine: str, tokens: Iterable[int]) -> None:
         """Count the tokens of steps."""
         if self._of_vllm:
-            steps = self._steps.labels(**self._own(engine))
+            steps = self._steps.labels(**self._engine_labels(engine))
             for count in tokens:
                 steps.observe(count)
 

@@ -219,7 +219,7 @@ def asked_for(s: Scaler, requests: Sequence[int], serving: int) -> int:
     return min(highest, serving)
 
 
-def scale_up(s: Scaler, wanted: int, at: int) -> None:
+def scale_up(s: Scaler, target: int, at: int) -> None:
     """Start what is missing, the lowest free numbers first, and put ready instances into
     service.
     """
@@ -228,16 +228,16 @@ def scale_up(s: Scaler, wanted: int, at: int) -> None:
         active += 1 if s.phase[i] in (STARTING, STANDBY, SERVING) else 0
         serving += 1 if s.phase[i] == SERVING else 0
     for i in range(len(s.phase)):
-        if s.phase[i] == STANDBY and serving < wanted:
+        if s.phase[i] == STANDBY and serving < target:
             s.phase[i] = SERVING
             serving += 1
-        elif s.phase[i] == OFF and s.broken[i] == 0 and active < wanted + s.rule[3]:
+        elif s.phase[i] == OFF and s.broken[i] == 0 and active < target + s.rule[3]:
             s.phase[i] = STARTING
             s.ready[i] = at + s.rule[4]
             active += 1
 
 
-def scale_down(s: Scaler, wanted: int, requests: Sequence[int]) -> None:
+def scale_down(s: Scaler, target: int, requests: Sequence[int]) -> None:
     """Take what is too much out of service, the highest numbers first; then give up what is started
     beyond the warm ones.
     """
@@ -246,12 +246,12 @@ def scale_down(s: Scaler, wanted: int, requests: Sequence[int]) -> None:
         active += 1 if s.phase[i] in (STARTING, STANDBY, SERVING) else 0
         serving += 1 if s.phase[i] == SERVING else 0
     for i in range(len(s.phase) - 1, -1, -1):
-        if s.phase[i] == SERVING and serving > wanted:
+        if s.phase[i] == SERVING and serving > target:
             s.phase[i] = STANDBY
             serving -= 1
     for phase in (STARTING, STANDBY):
         for i in range(len(s.phase) - 1, -1, -1):
-            if s.phase[i] == phase and active > wanted + s.rule[3]:
+            if s.phase[i] == phase and active > target + s.rule[3]:
                 s.phase[i] = LEAVING if requests[i] > 0 else OFF
                 s.released[i] = 0 if requests[i] > 0 else 1
                 active -= 1

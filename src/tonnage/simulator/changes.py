@@ -261,7 +261,7 @@ class Restarts:
         return PARTS * (self.drain_s + self.start_s)
 
 
-def restarts_of(by_hour: Sequence[int], instances: int, until: int, asked: Restarts) -> Outages:
+def restarts_of(by_hour: Sequence[int], instances: int, until: int, restarts: Restarts) -> Outages:
     """The restarts of a fleet up to an instant. The engine of the ``i``-th instance in the season
     ``s`` is ``s * instances + i``.
 
@@ -278,12 +278,12 @@ def restarts_of(by_hour: Sequence[int], instances: int, until: int, asked: Resta
     while hour * HOUR_S * PS_PER_S <= until:
         season = by_hour[hour % HOURS_PER_DAY]
         if season != now:
-            if began and (hour - began) * HOUR_S < asked.all_s:
+            if began and (hour - began) * HOUR_S < restarts.all_s:
                 raise InputError(
                     f"seasons: one of {hour - began} h ends before all instances have restarted,"
-                    f" which takes {asked.all_s:g} s"
+                    f" which takes {restarts.all_s:g} s"
                 )
-            events += _restart(now, season, hour * HOUR_S, instances, asked)
+            events += _restart(now, season, hour * HOUR_S, instances, restarts)
             now, began = season, hour
         hour += 1
     events.sort(key=lambda event: event[0])
@@ -292,17 +292,17 @@ def restarts_of(by_hour: Sequence[int], instances: int, until: int, asked: Resta
 
 
 def _restart(
-    now: int, season: int, at_s: float, instances: int, asked: Restarts
+    now: int, season: int, at_s: float, instances: int, restarts: Restarts
 ) -> list[tuple[int, int, int]]:
     """Every instance once, from the settings of one season to those of another."""
     events, part = [], math.ceil(instances / PARTS)
     for i in range(instances):
-        begins = at_s + (i // part) * (asked.drain_s + asked.start_s)
+        begins = at_s + (i // part) * (restarts.drain_s + restarts.start_s)
         moments = (
             (begins, now * instances + i, DRAINS),
-            (begins + asked.drain_s, now * instances + i, FAILS),
+            (begins + restarts.drain_s, now * instances + i, FAILS),
         )
-        back = (begins + asked.drain_s + asked.start_s, season * instances + i, RETURNS)
+        back = (begins + restarts.drain_s + restarts.start_s, season * instances + i, RETURNS)
         events += [
             (round(seconds * PS_PER_S), place, what) for seconds, place, what in (*moments, back)
         ]

@@ -312,14 +312,14 @@ def _steps(engine: _Engine) -> Iterator[LessonStep]:
         yield engine.step()
 
 
-def _ticks(steps: tuple[LessonStep, ...], most: int) -> Iterator[LessonStep]:
+def _ticks(steps: tuple[LessonStep, ...], most_ticks: int) -> Iterator[LessonStep]:
     """The step under way at tick 0, 1, 2, …; a step lasts a tick or more, so that none is
     missed.
     """
     tick = 0
     for step in steps:
         continued = False
-        while tick < min(step.start + step.duration, most):
+        while tick < min(step.start + step.duration, most_ticks):
             slots = step.slots.replace("=", "-") if continued else step.slots
             yield LessonStep(start=tick, duration=1, slots=slots, queued=step.queued)
             tick, continued = tick + 1, True
@@ -347,23 +347,23 @@ def _band(ticks: list[LessonStep], first: int, label: int) -> Iterator[str]:
     )
 
 
-def _whole(flag: str, value: object, least: int, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+def _whole(flag: str, value: object, least: int, highest: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= highest:
         raise InputError(
-            f"{flag}: {value} cannot be used; give a whole number from {least} up to {most:,}"
+            f"{flag}: {value} cannot be used; give a whole number from {least} up to {highest:,}"
         )
 
 
-def _number(flag: str, value: object, least: float, most: float, *, above: bool = False) -> None:
+def _number(flag: str, value: object, least: float, highest: float, *, above: bool = False) -> None:
     if (
         not isinstance(value, int | float)
         or isinstance(value, bool)
-        or not least <= value <= most
+        or not least <= value <= highest
         or (above and value == least)
     ):
         start = "above" if above else "from"
         raise InputError(
-            f"{flag}: {value} cannot be used; give a number {start} {least:g} up to {most:,.0f}"
+            f"{flag}: {value} cannot be used; give a number {start} {least:g} up to {highest:,.0f}"
         )
 
 

@@ -97,7 +97,7 @@ def simulate_many(
     if answers_soon(points):
         runs = []
         for done, point in enumerate(points, 1):
-            runs.append(_one(point, seed, window_s, tiers, None))
+            runs.append(_simulate_point(point, seed, window_s, tiers, None))
             if progress is not None:
                 progress(done, len(points), _name(point[1]))
         return runs
@@ -106,7 +106,9 @@ def simulate_many(
     stop = np.zeros(1, np.int64)
     pool = ThreadPoolExecutor(max_workers=workers or min(len(points), os.cpu_count() or 1) or 1)
     try:
-        futures = [pool.submit(_one, point, seed, window_s, tiers, stop) for point in points]
+        futures = [
+            pool.submit(_simulate_point, point, seed, window_s, tiers, stop) for point in points
+        ]
         _watch(futures, points, progress)
         return [future.result() for future in futures]
     finally:
@@ -154,7 +156,7 @@ def _is_plain(point: Point) -> bool:
     )
 
 
-def _one(
+def _simulate_point(
     point: Point,
     seed: int,
     window_s: float | None,

@@ -36,12 +36,12 @@ class Tier:
 
 
 def resolved_tiers(
-    asked: KvTiers, deployment: Deployment, memories: Sequence[SystemTier], gpus_per_system: int
+    kv_tiers: KvTiers, deployment: Deployment, memories: Sequence[SystemTier], gpus_per_system: int
 ) -> tuple[Offloading, tuple[AskedTier, ...]]:
     """The offloader of a deployment, and its tiers for one instance, each with everything said.
 
     Args:
-        asked: what the question asks for.
+        kv_tiers: what the question asks for.
         deployment: one instance.
         memories: of a whole system; an instance has its share of them, or those of all its systems.
         gpus_per_system: GPUs of one.
@@ -49,27 +49,27 @@ def resolved_tiers(
     Raises:
         InputError: a memory was named of which the system says nothing.
     """
-    if asked.off:
+    if kv_tiers.off:
         return PLAIN, ()
-    if asked.offloader:
-        rules = find_offloading(asked.offloader)
+    if kv_tiers.offloader:
+        rules = find_offloading(kv_tiers.offloader)
     else:
         sized, engine = (
-            asked.tiers and all(tier.whole for tier in asked.tiers),
+            kv_tiers.tiers and all(tier.whole for tier in kv_tiers.tiers),
             find_engine(deployment.engine),
         )
         rules = PLAIN if sized else usual_offloading(engine.family)
-        if asked.usual and not starts_offloading(rules, engine):
+        if kv_tiers.usual and not starts_offloading(rules, engine):
             return PLAIN, ()
     share = deployment.parallelism.gpus / gpus_per_system
     by_kind: dict[str, SystemTier] = {memory.kind: memory for memory in memories}
     asked_tiers = []
-    for tier in asked.tiers or tuple(AskedTier(name=kind) for kind in rules.tiers):
+    for tier in kv_tiers.tiers or tuple(AskedTier(name=kind) for kind in rules.tiers):
         memory = by_kind.get(tier.name)
         if tier.whole:
             asked_tiers.append(replace(tier, latency_s=tier.latency_s or 0.0))
         elif memory is None or (tier.size is None and memory.gb is None):
-            if not asked.usual:
+            if not kv_tiers.usual:
                 lacking = "no size" if memory is not None else "nothing"
                 raise InputError(
                     f"{option('kv_tiers')}: the catalog says {lacking} of the {tier.name} of"
@@ -88,7 +88,7 @@ def resolved_tiers(
 
 
 def tiers_of(
-    asked: KvTiers,
+    kv_tiers: KvTiers,
     deployment: Deployment,
     memory: MemoryPlan,
     *,
@@ -105,7 +105,7 @@ def tiers_of(
     """
     from tonnage.perf.memory import kv_bytes_per_token
 
-    rules, tiers = resolved_tiers(asked, deployment, memories, gpus_per_system)
+    rules, tiers = resolved_tiers(kv_tiers, deployment, memories, gpus_per_system)
     moved = block_bytes = memory.kv_bytes_per_token * block_tokens * deployment.parallelism.gpus
     if rules.once:
         whole = (

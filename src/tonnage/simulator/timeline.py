@@ -88,13 +88,13 @@ class _Recorded(Engine):
             bound=self.bound(sum(work.values()), held_slots),
         )
 
-    def bound(self, tokens: int, held: tuple[Held, ...]) -> str:
+    def bound(self, tokens: int, slots: tuple[Held, ...]) -> str:
         """What kept more from being in the step: the first of the waiting requests, else a prompt
         that was cut or left out.
         """
         batcher = self.batcher
         cut = (
-            any(occupant.state == WAITING for occupant in held)
+            any(occupant.state == WAITING for occupant in slots)
             or tokens >= batcher.knobs.max_num_tokens
         )
         if not batcher.waiting:

@@ -123,9 +123,11 @@ def done_within(rates: Sequence[float], seconds: float) -> float:
     return min(max(windows[day : day + DAY_HOURS]) for day in range(0, len(rates), DAY_HOURS))
 
 
-def filled(cases: Sequence[Case], job: Job, instances: int, most: int) -> Background | None:
+def filled(
+    cases: Sequence[Case], job: Job, instances: int, most_instances: int
+) -> Background | None:
     """The job in the background of the cases, on the instances that these take or on as many more
-    as it needs; None where ``most`` instances are too few.
+    as it needs; None where ``most_instances`` instances are too few.
     """
     alone, count = 0.0, instances
     for _ in range(MOST_TRIED):
@@ -145,6 +147,6 @@ def filled(cases: Sequence[Case], job: Job, instances: int, most: int) -> Backgr
         saturation = Mixture([job.case]).parts[0].saturation
         lacking = (job.requests - done) / (STABLE * saturation * job.seconds)
         count += max(1, math.floor(lacking))
-        if count > most:
+        if count > most_instances:
             break
     return None

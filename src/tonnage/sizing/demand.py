@@ -93,7 +93,7 @@ def demand_of(
         "calls_per_year": calls_per_year,
         "requests": requests,
     }
-    flags = _given(sources, profile, trace)
+    flags = _named_forms(sources, profile, trace)
     if requests is not None or within_s is not None:
         return _offline(requests, within_s, percentile, factor, trace)
     if trace is not None:
@@ -128,7 +128,7 @@ def carried_by_existing(requests_per_second: float = 1.0) -> Demand:
     return Demand(peak_requests_per_second=rate, sizing_requests_per_second=rate, source=source)
 
 
-def _given(
+def _named_forms(
     sources: dict[str, float | None], profile: Sequence[float] | None, trace: Recording | None
 ) -> list[str]:
     """The forms in which a number of requests was given; one, next to a profile or a trace that say
@@ -166,16 +166,16 @@ def _from_peak(
     )
 
 
-def _count_error(given: list[str]) -> InputError:
-    if not given:
+def _count_error(names: list[str]) -> InputError:
+    if not names:
         return InputError(
             f"{option('peak_rps')} and {option('mean_rps')}: neither is given; write for example"
             f" {option('peak_rps')} 20, or {option('users')} 5000"
             f" {option('requests_per_user_day')} 20"
         )
-    both = f"{', '.join(given[:-1])} and {given[-1]}"
+    both = f"{', '.join(names[:-1])} and {names[-1]}"
     return InputError(
-        f"{both}: {'both' if len(given) == 2 else 'all'} are given; say how many requests per"
+        f"{both}: {'both' if len(names) == 2 else 'all'} are given; say how many requests per"
         " second with one of them"
     )
 
@@ -315,12 +315,12 @@ class _Day:
     days: float | None
 
 
-def _from_users(asked: _Day, percentile: float | None, factor: float | None) -> Demand:
+def _from_users(day_values: _Day, percentile: float | None, factor: float | None) -> Demand:
     """People who ask so much a day, evenly over their working hours; a week's profile from 8 h on,
     Monday first.
     """
-    hours = WORKING_HOURS if asked.hours is None else asked.hours
-    days = WORKING_DAYS if asked.days is None else asked.days
+    hours = WORKING_HOURS if day_values.hours is None else day_values.hours
+    days = WORKING_DAYS if day_values.days is None else day_values.days
     if not 0 < hours <= HOURS_PER_DAY:
         raise InputError(
             f"{option('working_hours')}: {hours:g} is not a working day; write hours a day above 0,"
@@ -331,15 +331,15 @@ def _from_users(asked: _Day, percentile: float | None, factor: float | None) -> 
             f"{option('working_days')}: {days:g} is not a working week; write whole days a week"
             " from 1 to 7"
         )
-    day = _amount(asked.users, option("users")) * _amount(
-        asked.per_user, option("requests_per_user_day")
+    day = _amount(day_values.users, option("users")) * _amount(
+        day_values.per_user, option("requests_per_user_day")
     )
     rate = _positive(day / (hours * 3600), option("users"))
     source = DemandSource(
         kind="users",
         requests_per_second=rate,
-        users=asked.users,
-        requests_per_user_day=asked.per_user,
+        users=day_values.users,
+        requests_per_user_day=day_values.per_user,
         working_hours=hours,
     )
     return replace(
@@ -362,12 +362,12 @@ def working_week(rate: float, hours: float, days: int) -> tuple[float, ...]:
 
 
 def _from_trace(
-    trace: Recording, given: list[str], percentile: float | None, factor: float | None
+    trace: Recording, other_flags: list[str], percentile: float | None, factor: float | None
 ) -> Demand:
     """A trace's own mean; its bursts come with it, so neither a percentile nor a factor is
     added.
     """
-    conflicts = [name for name in given if name != option("mean_rps")]
+    conflicts = [name for name in other_flags if name != option("mean_rps")]
     conflicts += [
         name
         for name, value in (

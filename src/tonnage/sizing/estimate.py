@@ -65,22 +65,24 @@ def estimates(question: Question, runs: Runs) -> tuple[Estimate, ...]:
     return tuple(sorted(best_by_gpu.values(), key=_key))
 
 
-def _key(one: Estimate) -> tuple[float, ...]:
-    return (one.gpus, one.systems_exact * one.gpus / max(one.systems, 1))
+def _key(estimate: Estimate) -> tuple[float, ...]:
+    return (estimate.gpus, estimate.systems_exact * estimate.gpus / max(estimate.systems, 1))
 
 
-def _estimate(one: Contender) -> Estimate:
-    question, trial = one.question, one.ready.trial
-    slower = one.slowdown(question.confidence)
-    rate = float(one.bound(slower)) / MARGIN
-    systems = one.layout.carrying(one.load, rate).systems + question.spare if rate > 0 else 0
+def _estimate(contender: Contender) -> Estimate:
+    question, trial = contender.question, contender.ready.trial
+    slower = contender.slowdown(question.confidence)
+    rate = float(contender.bound(slower)) / MARGIN
+    systems = (
+        contender.layout.carrying(contender.load, rate).systems + question.spare if rate > 0 else 0
+    )
     return Estimate(
         deployment=trial.identity,
         system=trial.system.name,
         systems=systems,
-        systems_exact=float(one.layout.exactly(one.load, rate)) if rate > 0 else 0.0,
+        systems_exact=float(contender.layout.exactly(contender.load, rate)) if rate > 0 else 0.0,
         gpus=systems * trial.system.gpus,
         requests_per_second=rate,
-        ttft_ms=1e3 * float(one.instance.unloaded_ttft_s()),
-        tpot_ms=1e3 * float(one.instance.unloaded_tpot_s()),
+        ttft_ms=1e3 * float(contender.instance.unloaded_ttft_s()),
+        tpot_ms=1e3 * float(contender.instance.unloaded_tpot_s()),
     )

@@ -182,7 +182,7 @@ def load_curve(best: Sized) -> tuple[CurvePoint, ...]:
     return tuple(_point(best, rate, mark, saturation) for rate, mark in sorted(loads.items()))
 
 
-def _seen(best: Sized, rate: float, mark: Mark, saturation: float) -> Summary:
+def _metrics_at(best: Sized, rate: float, mark: Mark, saturation: float) -> Summary:
     """The metrics at a load of one instance; those of the whole fleet at the peak."""
     contender, question = best.contender, best.contender.question
     if question.recording is not None:
@@ -207,7 +207,7 @@ def _seen(best: Sized, rate: float, mark: Mark, saturation: float) -> Summary:
 
 def _point(best: Sized, rate: float, mark: Mark, saturation: float) -> CurvePoint:
     question, capacity = best.contender.question, best.as_predicted
-    summary = _seen(best, rate, mark, saturation)
+    summary = _metrics_at(best, rate, mark, saturation)
     in_flight, per_8 = summary.e2e_ms.mean, rate * 8 / best.ready.trial.deployment.parallelism.gpus
     return CurvePoint(
         mark=mark,

@@ -180,16 +180,16 @@ def _out_of_range(
 
 
 def _length(
-    code: Literal["isl", "osl"], asked: Lengths, measured: tuple[int, int]
+    code: Literal["isl", "osl"], lengths: Lengths, measured: tuple[int, int]
 ) -> Iterator[OutOfRange]:
     """The mean where it is beyond, or else the longest of twenty where they are."""
     import numpy as np
 
     least, greatest = measured
-    if not SHORTER * least <= asked.mean <= LONGER * greatest:
-        yield OutOfRange(code=code, value=asked.mean, least=least, most=greatest)
-    elif asked.kind != "fixed":
-        longest = float(np.percentile(asked.draw(DRAWN, np.random.default_rng(0)), TAIL))
+    if not SHORTER * least <= lengths.mean <= LONGER * greatest:
+        yield OutOfRange(code=code, value=lengths.mean, least=least, most=greatest)
+    elif lengths.kind != "fixed":
+        longest = float(np.percentile(lengths.draw(DRAWN, np.random.default_rng(0)), TAIL))
         if longest > LONGER * greatest:
             yield OutOfRange(code=code, value=longest, least=least, most=greatest, tail=True)
 

@@ -168,16 +168,16 @@ def _gpu_name(name: str) -> str:
         return name.strip().lower()
 
 
-def _presets(asked: str) -> set[str]:
+def _presets(engine: str) -> set[str]:
     """The presets that an asked engine stands for: a bare name stands for every version that was
     measured.
     """
-    if any(letter.isdigit() for letter in asked):
-        return {_engine_name(asked)}
+    if any(letter.isdigit() for letter in engine):
+        return {_engine_name(engine)}
     try:
-        family = find_engine(asked).family
+        family = find_engine(engine).family
     except UnknownName:
-        return {_engine_name(asked)}
+        return {_engine_name(engine)}
     return {spec.name for spec in engines() if spec.family == family}
 
 

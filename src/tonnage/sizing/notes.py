@@ -322,24 +322,27 @@ def _cache(chosen: Sized) -> CacheOfCheckpoint | None:
     return CacheOfCheckpoint(value=2.0, engine=engine.family, checkpoint=checkpoint)
 
 
-def length_to_shorten(found: Sensitivity | None, gpus: int) -> LengthToShorten | None:
+def length_to_shorten(sensitivity: Sensitivity | None, gpus: int) -> LengthToShorten | None:
     """The length that is worth shortening, by what each of them saves of the ``gpus`` in the plan's
     own sensitivity.
     """
-    swings = {} if found is None else {swing.input: swing.low for swing in found.swings}
-    if found is None or not {"isl", "osl"} <= set(swings):
+    swings = {} if sensitivity is None else {swing.input: swing.low for swing in sensitivity.swings}
+    if sensitivity is None or not {"isl", "osl"} <= set(swings):
         return None
-    saved = {name: found.systems_exact - _exactly(swings[name], found, gpus) for name in LENGTHS}
+    saved = {
+        name: sensitivity.systems_exact - _exactly(swings[name], sensitivity, gpus)
+        for name in LENGTHS
+    }
     which, second = sorted(LENGTHS, key=lambda name: -saved[name])
     fewer = gpus - swings[which].gpus
     if (
         fewer <= 0
-        or saved[which] < LEAST_SAVED * found.systems_exact
+        or saved[which] < LEAST_SAVED * sensitivity.systems_exact
         or saved[which] < MORE_SAVED * saved[second]
     ):
         return None
     least = max(saved[second], 0.0)
-    ratio = saved[which] / max(least, 0.01 * found.systems_exact)
+    ratio = saved[which] / max(least, 0.01 * sensitivity.systems_exact)
     return LengthToShorten(
         value=ratio,
         which=which,
@@ -350,13 +353,13 @@ def length_to_shorten(found: Sensitivity | None, gpus: int) -> LengthToShorten |
     )
 
 
-def _exactly(changed: Changed, found: Sensitivity, gpus: int) -> float:
+def _exactly(changed: Changed, sensitivity: Sensitivity, gpus: int) -> float:
     """The systems of a changed answer before rounding, in systems as large as those of the plan;
     the plan's own where there is none.
     """
     if changed.systems is None or changed.systems_exact is None:
-        return found.systems_exact
-    return changed.systems_exact * changed.gpus / changed.systems * found.systems / gpus
+        return sensitivity.systems_exact
+    return changed.systems_exact * changed.gpus / changed.systems * sensitivity.systems / gpus
 
 
 def _halved(best: Sized) -> LimitHalvesThroughput | None:
@@ -426,9 +429,9 @@ def _smaller(question: Question) -> SmallerModel | None:
     )
 
 
-def _asked_alike(one: QualityScore, other: QualityScore) -> bool:
+def _asked_alike(first: QualityScore, second: QualityScore) -> bool:
     """Whether two scores may is next to each other: one setting, or base models, which are all
     asked with 5 examples.
     """
-    kinds = {score.setting.partition(";")[0] for score in (one, other)}
-    return one.setting == other.setting or kinds == {"base model"}
+    kinds = {score.setting.partition(";")[0] for score in (first, second)}
+    return first.setting == second.setting or kinds == {"base model"}

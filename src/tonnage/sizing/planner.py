@@ -101,7 +101,7 @@ def size(
         return plan
     if decided is not None:
         decided(plan)
-    deep = _made(
+    deep = _side_by_side(
         _parts(replace(search, learned=answer.learned), best),
         steps,
         workers if question.recording is None else 1,
@@ -109,14 +109,16 @@ def size(
     return replace(plan, warnings=warnings(best, deep.get("sensitivity")), **deep)
 
 
-def _candidates(found: Sequence[Sized], workers: int | None) -> tuple[Candidate, ...]:
+def _candidates(deployments: Sequence[Sized], workers: int | None) -> tuple[Candidate, ...]:
     """What the plan says of deployments that meet the limits, the choice first."""
     candidates_by_place = dict(
         parallel(
-            lambda place: candidate(found[place], chosen=place == 0), range(len(found)), workers
+            lambda place: candidate(deployments[place], chosen=place == 0),
+            range(len(deployments)),
+            workers,
         )
     )
-    return tuple(candidates_by_place[place] for place in range(len(found)))
+    return tuple(candidates_by_place[place] for place in range(len(deployments)))
 
 
 Parts = dict[str, Callable[[], Any]]
@@ -154,7 +156,7 @@ def _parts(search: Search, best: Sized) -> Parts:
     return parts
 
 
-def _made(parts: Parts, steps: Steps, workers: int | None) -> dict[str, Any]:
+def _side_by_side(parts: Parts, steps: Steps, workers: int | None) -> dict[str, Any]:
     """The parts, side by side, each told when it is done."""
     values: dict[str, Any] = {}
     steps.expect(len(parts))

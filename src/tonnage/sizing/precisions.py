@@ -59,11 +59,11 @@ class Work:
     run: dict[int, float]
     prompt: float
 
-    def over(self, other: Work) -> Work:
+    def over(self, base: Work) -> Work:
         """The ratio of each to the other's."""
-        token = {b: self.token[b] / other.token[b] for b in self.token}
-        run = {b: self.run[b] / other.run[b] for b in self.run}
-        return Work(token=token, run=run, prompt=self.prompt / other.prompt)
+        token = {b: self.token[b] / base.token[b] for b in self.token}
+        run = {b: self.run[b] / base.run[b] for b in self.run}
+        return Work(token=token, run=run, prompt=self.prompt / base.prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

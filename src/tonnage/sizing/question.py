@@ -148,30 +148,31 @@ class Sharing:
         calls = sessions.tool_calls / (1 + sessions.tool_calls)
         return (1 - calls) * sessions.think.within(seconds) + calls * sessions.tool.within(seconds)
 
-    def block_tokens(self, own: int, computed: float) -> int:
+    def block_tokens(self, engine_block: int, computed: float) -> int:
         """Tokens of a KV block in simulations: the engine's own times the largest power of two that
         hardly changes what is found.
 
         Of a session that goes on, half a block is computed again on average; of a shared prefix or
         a recorded prompt, what fills no block.
         """
-        block = own
+        block = engine_block
         if self.recorded is not None:
             longest = self.recorded.block_tokens or RECORDED_SESSIONS
             while 2 * block <= longest:
                 block *= 2
             return block
         while (
-            2 * block <= MOST_BLOCK and self._lost(2 * block) - self._lost(own) <= LOST * computed
+            2 * block <= MOST_BLOCK
+            and self._lost(2 * block) - self._lost(engine_block) <= LOST * computed
         ):
             block *= 2
         return block
 
-    def shorter(self, own: int, block: int) -> Sharing:
+    def shorter(self, engine_block: int, block: int) -> Sharing:
         """With questions as much shorter as larger blocks make prompts that have to be computed
         longer.
         """
-        lost = self._lost(block) - self._lost(own)
+        lost = self._lost(block) - self._lost(engine_block)
         if self.new is None or lost <= 0 or self.new.mean <= 2 * lost:
             return self
         return replace(self, new=self.new.longer(-lost))
@@ -203,29 +204,31 @@ class AtBest(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _of_sessions(asked: Sessions, new: Lengths, osl: Lengths) -> AtBest:
+def _of_sessions(sessions: Sessions, new: Lengths, osl: Lengths) -> AtBest:
     import numpy as np
 
-    common = asked.prefix_tokens * asked.prefix_share
-    if asked.single and asked.prefix_share == 1:
-        longer = replace(new.longer(asked.prefix_tokens), written="")
+    common = sessions.prefix_tokens * sessions.prefix_share
+    if sessions.single and sessions.prefix_share == 1:
+        longer = replace(new.longer(sessions.prefix_tokens), written="")
         return AtBest(isl=longer, computed=new.mean, common=common)
     streams = [np.random.default_rng(stem) for stem in np.random.SeedSequence(0).spawn(7)]
-    drawn = draw(asked, SAMPLED, new, osl, streams)
+    drawn = draw(sessions, SAMPLED, new, osl, streams)
     first = drawn.pause_ps < 0
     cached = np.where(
         first,
-        np.where(drawn.prefix >= 0, asked.prefix_tokens, 0),
+        np.where(drawn.prefix >= 0, sessions.prefix_tokens, 0),
         np.roll(drawn.isl + drawn.osl, 1),
     )
     groups = [float(group.mean()) for group in np.array_split(np.sort(drawn.isl), GROUPS)]
-    longest = float(max(asked.longest(new, osl) - osl.longest, int(drawn.isl.max())))
+    longest = float(max(sessions.longest(new, osl) - osl.longest, int(drawn.isl.max())))
     bins = (*((tokens, 1 / GROUPS) for tokens in groups), (longest, 1e-12))
     isl = Lengths(
         kind="histogram", mean=float(drawn.isl.mean()), std=float(drawn.isl.std()), bins=bins
     )
     return AtBest(
-        isl=isl, computed=float((drawn.isl - cached).mean()), common=common if asked.single else 0.0
+        isl=isl,
+        computed=float((drawn.isl - cached).mean()),
+        common=common if sessions.single else 0.0,
     )
 
 

@@ -242,9 +242,9 @@ def _with_its_knobs(search: Search, question: Question, best: Sized) -> tuple[Re
     return (replace(best.ready, instance=instance),)
 
 
-def _steep(one: Sized, best: Sized | None) -> bool:
+def _steep(sized: Sized, best: Sized | None) -> bool:
     """Whether an answer differs so much from the one before that short runs do not count it."""
-    return best is not None and not 1 / STEEP < one.gpus_exact / best.gpus_exact < STEEP
+    return best is not None and not 1 / STEEP < sized.gpus_exact / best.gpus_exact < STEEP
 
 
 def _care(best: Sized) -> Care:
@@ -442,13 +442,13 @@ def unreached(search: Search, best: Sized) -> Unreached | None:
             confidence=level,
             step_factor=slowdown.steps / contender.as_asked.steps,
             alone=alone,
-            other=_other(search, best, level),
+            other=_other_at_level(search, best, level),
             relaxed=None if alone is None else _relaxed(search, best, level),
         )
     return None
 
 
-def _other(search: Search, best: Sized, level: float) -> OtherSystems | None:
+def _other_at_level(search: Search, best: Sized, level: float) -> OtherSystems | None:
     """The deployment that carries the load with that confidence instead."""
     alternative = again(
         search, replace(search.question, confidence=level), best, care=_care(best)

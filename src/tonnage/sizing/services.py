@@ -121,7 +121,7 @@ def choose_settings(
             if progress is not None and len(services) > 1:
                 progress(f"settings {place + 1} of {len(services)}")
             answer = size_service(
-                candidate, requests=requests, seed=seed, progress=progress, most=bound
+                candidate, requests=requests, seed=seed, progress=progress, most_servers=bound
             )
         order.append(
             (
@@ -194,10 +194,10 @@ def size_service(
     requests: int,
     seed: int,
     progress: Callable[[str], None] | None = None,
-    most: int | None = None,
+    most_servers: int | None = None,
 ) -> ServiceAnswer | None:
     """The least number of servers on which every limit holds for every stream; None where it is
-    above ``most``.
+    above ``most_servers``.
 
     Raises InputError: no limits, or clients of a closed loop, whose number says nothing about the
     traffic.
@@ -224,14 +224,14 @@ def size_service(
     low, high = least - 1, least
     while not holds(high):
         low, high = high, high * 2
-        if most is not None and low >= most:
+        if most_servers is not None and low >= most_servers:
             return None
         if low * service.gpus > MOST_SERVERS or _empty(service, seed, holds, low):
             return _answer(results, 0, low, least)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
-        if most is not None and low >= most:
+        if most_servers is not None and low >= most_servers:
             return None
     return _answer(results, high, high, least)
 
@@ -242,13 +242,13 @@ def _empty(service: Service, seed: int, holds: Callable[[int], bool], servers: i
 
 
 def _answer(
-    seen: dict[int, tuple[Service, ServiceRun, tuple[Met, ...]]],
+    answers: dict[int, tuple[Service, ServiceRun, tuple[Met, ...]]],
     servers: int,
     shown: int,
     least: int,
 ) -> ServiceAnswer:
-    share, run, met = seen[shown]
-    fewer = seen[servers - 1][2] if servers - 1 in seen else ()
+    share, run, met = answers[shown]
+    fewer = answers[servers - 1][2] if servers - 1 in answers else ()
     return ServiceAnswer(
         service=share,
         servers=servers,
@@ -256,7 +256,7 @@ def _answer(
         met=met,
         one_fewer=fewer,
         least=least,
-        looked=tuple(sorted(seen)),
+        looked=tuple(sorted(answers)),
     )
 
 

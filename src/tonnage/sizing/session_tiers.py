@@ -108,7 +108,7 @@ def held_sessions(best: Sized) -> HeldSessions | None:
         source=recorded.source,
         offloader=instance.below[0].name,
         tiers=_tiers(best),
-        kept=_kept(best, recorded),
+        kept=_kept_caches(best, recorded),
     )
 
 
@@ -171,7 +171,7 @@ def with_tiers(contender: Contender, tiers: KvTiers) -> Contender:
     )
 
 
-def _kept(best: Sized, recorded: RecordedSessions) -> tuple[KeptCache, ...]:
+def _kept_caches(best: Sized, recorded: RecordedSessions) -> tuple[KeptCache, ...]:
     """What becomes of the cache of a session that waits, and the sessions of a system then."""
     contender = best.contender
     memory, largest = contender.instance.memory, recorded.isl + recorded.osl

@@ -69,47 +69,47 @@ class Asked:
 
 
 def use_cases(
-    asked: Sequence[Asked], told: Told = lambda text: None, reserve: Reserve | None = None
+    asked_cases: Sequence[Asked], announce: Told = lambda text: None, reserve: Reserve | None = None
 ) -> UseCases:
     """The use cases together and apart, and which is chosen, with ``reserve`` for failures. Raises
     InputError: repairers cannot keep up.
     """
     names, plans = (
-        tuple(use_case.name for use_case in asked),
-        tuple(use_case.plan for use_case in asked),
+        tuple(use_case.name for use_case in asked_cases),
+        tuple(use_case.plan for use_case in asked_cases),
     )
     if any(plan.choice is None for plan in plans):
-        case = next(use_case.name for use_case in asked if use_case.plan.choice is None)
+        case = next(use_case.name for use_case in asked_cases if use_case.plan.choice is None)
         why = NotShared(code="no-deployment", case=case)
         return UseCases(
             names=names, plans=plans, separate=None, shared=None, not_shared=why, chosen=None
         )
-    told("separate pools")
-    spare = max(use_case.question.spare for use_case in asked)
-    pools = _pools_apart(asked, spare)
+    announce("separate pools")
+    spare = max(use_case.question.spare for use_case in asked_cases)
+    pools = _pools_apart(asked_cases, spare)
     separate = _arranged(pools, spare, reserve)
     more = max(
         spared.systems - bare.systems
         for spared, bare in zip(separate.systems, _arranged(pools, 0).systems, strict=True)
     )
-    bounds, priorities = (separate.gpus, more), tuple(case.priority for case in asked)
+    bounds, priorities = (separate.gpus, more), tuple(case.priority for case in asked_cases)
     by_priority = len(set(priorities)) > 1
-    job = next((case for case in asked if by_priority and case.question.offline), None)
-    tried = Tried(asked=[case for case in asked if case is not job], job=job)
+    job = next((case for case in asked_cases if by_priority and case.question.offline), None)
+    tried = Tried(asked=[case for case in asked_cases if case is not job], job=job)
     compared, first_come = dict[str, Any](), None
     if by_priority:
         not_first_come: NotShared | None = NotShared(
             code="demand", case="" if job is None else job.name
         )
         if job is None:
-            first_come, not_first_come = _shared(tried, *bounds, told, by_priority=False)
+            first_come, not_first_come = _shared(tried, *bounds, announce, by_priority=False)
             first_come = _with_standby(first_come, spare, reserve)
         compared = {"priorities": priorities, "first_come": first_come}
         compared |= {"not_first_come": not_first_come}
     if by_priority:
-        shared, why_not = _shared(tried, *bounds, told, by_priority=True)
+        shared, why_not = _shared(tried, *bounds, announce, by_priority=True)
     else:
-        shared, why_not = _shared_by_model(asked, pools, more, told)
+        shared, why_not = _shared_by_model(asked_cases, pools, more, announce)
     if shared is not None and job is not None:
         compared["background"] = tried.filled[shared.pools[0].identity]
     shared = _with_standby(shared, spare, reserve)
@@ -160,16 +160,16 @@ def _fleets(plans: Sequence[Plan]) -> Arrangement:
 
 
 def _shared_by_model(
-    asked: Sequence[Asked], apart: Sequence[UseCasePool], spare: int, told: Told
+    asked_cases: Sequence[Asked], apart: Sequence[UseCasePool], spare: int, announce: Told
 ) -> tuple[Arrangement | None, NotShared | None]:
     """One pool for the use cases of each model, or why there is none: of several models each shares
     where that takes no more GPUs in use than its pools apart, ``apart``.
     """
     models: dict[str, list[int]] = {}
-    for place, use_case in enumerate(asked):
+    for place, use_case in enumerate(asked_cases):
         models.setdefault(use_case.question.model.name, []).append(place)
-    why = together(asked)
-    if why is not None and (why.code == "demand" or len(models) == len(asked)):
+    why = together(asked_cases)
+    if why is not None and (why.code == "demand" or len(models) == len(asked_cases)):
         return None, why
     pools: list[UseCasePool] = []
     for places in models.values():
@@ -177,13 +177,13 @@ def _shared_by_model(
         most_gpus = _arranged(members, spare).gpus
         shared: Arrangement | None = None
         if len(places) > 1:
-            tried = Tried(asked=[asked[place] for place in places])
-            shared, why = _shared(tried, most_gpus, spare, told, by_priority=False)
+            tried = Tried(asked=[asked_cases[place] for place in places])
+            shared, why = _shared(tried, most_gpus, spare, announce, by_priority=False)
         better = shared is not None and (
             len(models) == 1 or shared.gpus_in_use <= sum(member.gpus for member in members)
         )
         pools += shared.pools if shared is not None and better else members
-    if len(pools) == len(asked):
+    if len(pools) == len(asked_cases):
         return None, why
     return _arranged(pools, spare), None
 
@@ -197,42 +197,42 @@ def _with_standby(
     return _arranged(arrangement.pools, spare, reserve)
 
 
-def together(asked: Sequence[Asked]) -> NotShared | None:
+def together(asked_cases: Sequence[Asked]) -> NotShared | None:
     """Why the use cases cannot be simulated in one pool; None where they can."""
-    apart = next((use_case.name for use_case in asked if not use_case.question.drawn), None)
+    apart = next((use_case.name for use_case in asked_cases if not use_case.question.drawn), None)
     if apart is not None:
         return NotShared(code="demand", case=apart)
-    first = asked[0].question.model
+    first = asked_cases[0].question.model
     different = next(
-        (use_case.name for use_case in asked if use_case.question.model != first), None
+        (use_case.name for use_case in asked_cases if use_case.question.model != first), None
     )
     return None if different is None else NotShared(code="models", case=different)
 
 
-def _pools_apart(asked: Sequence[Asked], spare: int) -> list[UseCasePool]:
+def _pools_apart(asked_cases: Sequence[Asked], spare: int) -> list[UseCasePool]:
     """A pool for each use case, all together on the fewest GPUs of whole systems."""
-    options = [_options(use_case) for use_case in asked]
-    runs = [Runs() for _ in asked]
+    options = [_options(use_case) for use_case in asked_cases]
+    runs = [Runs() for _ in asked_cases]
 
     def size(place: int, option: Option) -> Option | None:
-        pool = _in_groups(asked[place], option.pool, runs[place])
+        pool = _in_groups(asked_cases[place], option.pool, runs[place])
         return None if pool is None else replace(option, pool=pool, sized=True)
 
     return [option.pool for option in chosen_together(options, size, spare)]
 
 
-def _options(one: Asked) -> list[Option]:
+def _options(use_case: Asked) -> list[Option]:
     """The deployments of a use case: the ones in its plan, with as many instances as its division
     asks for, and the ones that it left out, with the fewest that they may take.
 
     Where requests are no drawn stream, every pool is as the plan has it.
     """
     options = [
-        Option(pool=_by_division(one, candidate), rank=rank, sized=not one.question.drawn)
-        for rank, candidate in enumerate(one.plan.candidates)
+        Option(pool=_by_division(use_case, candidate), rank=rank, sized=not use_case.question.drawn)
+        for rank, candidate in enumerate(use_case.plan.candidates)
     ]
-    rejected = one.plan.rejected if one.question.drawn else ()
-    pools = filter(None, (_at_least(one, deployment) for deployment in rejected))
+    rejected = use_case.plan.rejected if use_case.question.drawn else ()
+    pools = filter(None, (_at_least(use_case, deployment) for deployment in rejected))
     by_gpus = sorted(pools, key=lambda pool: pool.instances_exact * pool.parallelism.gpus)
     options += [
         Option(pool=pool, rank=rank, left_out=True)
@@ -241,7 +241,7 @@ def _options(one: Asked) -> list[Option]:
     return options
 
 
-def _by_division(one: Asked, candidate: Candidate) -> UseCasePool:
+def _by_division(use_case: Asked, candidate: Candidate) -> UseCasePool:
     """The pool of a candidate by what one instance carries; as its plan has it where requests are
     no drawn stream.
     """
@@ -249,20 +249,20 @@ def _by_division(one: Asked, candidate: Candidate) -> UseCasePool:
     per_system = max(fleet.of(1).instances, 1 / fleet.systems_per_instance)
     exactly = candidate.systems_exact * per_system
     instances = max(1, math.ceil(round(exactly, 9)))
-    if not one.question.drawn:
+    if not use_case.question.drawn:
         extra = 0 if candidate.standby is None else candidate.standby.extra_systems
-        spare = one.question.spare + extra
+        spare = use_case.question.spare + extra
         instances = max(1, min(fleet.of(candidate.systems - spare).instances, instances))
-    cases = () if one.question.drawn else (_at_no_peak(one, exactly),)
+    cases = () if use_case.question.drawn else (_at_no_peak(use_case, exactly),)
     return _pool(candidate, candidate.knobs, instances, exactly, cases)
 
 
-def _at_no_peak(one: Asked, instances_exact: float) -> CaseAtPeak:
+def _at_no_peak(use_case: Asked, instances_exact: float) -> CaseAtPeak:
     """A use case whose pool is not simulated at a peak: without limits and latencies."""
     nothing = Latencies()
     return CaseAtPeak(
-        name=one.name,
-        requests_per_second=_load(one),
+        name=use_case.name,
+        requests_per_second=_load(use_case),
         limits=(),
         ttft_ms=nothing,
         tpot_ms=nothing,
@@ -271,18 +271,18 @@ def _at_no_peak(one: Asked, instances_exact: float) -> CaseAtPeak:
     )
 
 
-def _at_least(one: Asked, rejected: Rejected) -> UseCasePool | None:
+def _at_least(use_case: Asked, rejected: Rejected) -> UseCasePool | None:
     """The fewest instances of a deployment that a plan left out as it would take more GPUs; None
     where something else is in its way.
     """
-    question, width = one.question, rejected.parallelism.gpus
+    question, width = use_case.question, rejected.parallelism.gpus
     gpu = next((gpu for gpu in question.gpus if gpu.name == rejected.gpu), None)
     if gpu is None or rejected.engine != rejected.engine_preset:
         return None
     system = system_for(question, gpu)
     match rejected.reason:
         case Outdone(at_most_per_gpu=per_gpu) | Behind(per_gpu=per_gpu) if per_gpu > 0.0:
-            exactly = _load(one) / (per_gpu * width)
+            exactly = _load(use_case) / (per_gpu * width)
         case NeedsMoreGpus(systems_exact=systems):
             exactly = systems * system.gpus / width
         case _:
@@ -298,13 +298,13 @@ def _at_least(one: Asked, rejected: Rejected) -> UseCasePool | None:
     )
 
 
-def _in_groups(one: Asked, pool: UseCasePool, runs: Runs) -> UseCasePool | None:
+def _in_groups(use_case: Asked, pool: UseCasePool, runs: Runs) -> UseCasePool | None:
     """The pool of a deployment as ``size`` finds it in systems of one instance, the system of its
     GPU group; None where it does not meet the limits.
     """
-    split, gpus = pool.parallelism, [gpu for gpu in one.question.gpus if gpu.name == pool.gpu]
+    split, gpus = pool.parallelism, [gpu for gpu in use_case.question.gpus if gpu.name == pool.gpu]
     question = replace(
-        one.question,
+        use_case.question,
         deepen=False,
         spare=0,
         remarks=(),
@@ -315,7 +315,7 @@ def _in_groups(one: Asked, pool: UseCasePool, runs: Runs) -> UseCasePool | None:
         pps=(split.pp,),
         dps=(split.dp,),
         eps=(split.ep,),
-        speculation=None if pool.engine == pool.engine_preset else one.question.speculation,
+        speculation=None if pool.engine == pool.engine_preset else use_case.question.speculation,
         growth_per_month=None,
     )
     if split.gpus < pool.gpus_per_system:
@@ -326,7 +326,7 @@ def _in_groups(one: Asked, pool: UseCasePool, runs: Runs) -> UseCasePool | None:
     if sized is None or sized.level is None or sized.level < question.confidence:
         return None
     alone_there = candidate_of(sized, chosen=True)
-    load, rate = _load(one), sized.rate
+    load, rate = _load(use_case), sized.rate
     peak, predicted = sized.contender.at_peak(sized.slowdown), sized.contender.at_peak()
     summary = predicted.seen(sized.systems).summary
     uses = tuple(
@@ -338,7 +338,7 @@ def _in_groups(one: Asked, pool: UseCasePool, runs: Runs) -> UseCasePool | None:
         for limit, seconds in peak.latencies_s(peak.seen(sized.systems).summary)
     )
     at_peak = CaseAtPeak(
-        name=one.name,
+        name=use_case.name,
         requests_per_second=load,
         limits=uses,
         ttft_ms=summary.ttft_ms,
@@ -367,9 +367,11 @@ class Tried:
     filled: dict[Identity, Background] = field(default_factory=dict)
 
     def in_background(
-        self, candidate: Candidate, mixture: Mixture, count: int, most: int
+        self, candidate: Candidate, mixture: Mixture, count: int, most_instances: int
     ) -> int | None:
-        """The instances with which the job is done too; None where these are more than ``most``."""
+        """The instances with which the job is done too; None where these are more than
+        ``most_instances``.
+        """
         if self.job is None:
             return count
         question = self.job.question
@@ -378,7 +380,7 @@ class Tried:
         if case is None or requests is None or seconds is None:
             return None
         job = Job(case=case, requests=requests, seconds=seconds)
-        done = filled(mixture.cases, job, count, most)
+        done = filled(mixture.cases, job, count, most_instances)
         if done is None:
             return None
         self.filled[candidate.identity] = done
@@ -407,7 +409,7 @@ def has_priorities(engine: str) -> bool:
 
 
 def _shared(
-    tried: Tried, most_gpus: int, spare: int, told: Told, *, by_priority: bool
+    tried: Tried, most_gpus: int, spare: int, announce: Told, *, by_priority: bool
 ) -> tuple[Arrangement | None, NotShared | None]:
     """The shared pool on the fewest GPUs, or why there is none on as many as the separate pools
     take.
@@ -423,7 +425,7 @@ def _shared(
     ]
     why = NotShared(code="no-deployment" if deployments else "no-priority")
     for candidate in deployments[:TRIED]:
-        told(
+        announce(
             f"shared pool of {candidate.gpu} {candidate.precision} {candidate.parallelism}"
             f" {candidate.engine}"
         )
@@ -436,13 +438,13 @@ def _shared(
     return best, None if best is not None else why
 
 
-def _deployments(asked: Sequence[Asked]) -> list[Candidate]:
+def _deployments(asked_cases: Sequence[Asked]) -> list[Candidate]:
     """Candidates of every use case's plan, those first that would take the fewest GPUs for all;
     others, of which less is known, last.
     """
     rates: dict[Identity, dict[str, float]] = {}
     candidates: dict[Identity, Candidate] = {}
-    for use_case in asked:
+    for use_case in asked_cases:
         for candidate in use_case.plan.candidates:
             if candidate.engine == candidate.engine_preset:
                 rates.setdefault(candidate.identity, {})[use_case.name] = (
@@ -456,7 +458,7 @@ def _deployments(asked: Sequence[Asked]) -> list[Candidate]:
     return [
         candidates[identity]
         for identity in sorted(
-            whole, key=lambda identity: (len(rates[identity]) < len(asked), whole[identity])
+            whole, key=lambda identity: (len(rates[identity]) < len(asked_cases), whole[identity])
         )
     ]
 
@@ -497,21 +499,21 @@ def _one_pool(
 
 
 def _fewest(
-    mixture: Mixture, start: int, most: int
+    mixture: Mixture, start: int, most_instances: int
 ) -> tuple[int, MixtureRun | tuple[str, Breach] | None]:
     """Find the fewest instances, ``start`` or more, that hold every limit, and return them with
     their run; else the last breach, or None.
     """
     broken: tuple[str, Breach] | None = None
     count, step = start, 1
-    while 0 < count <= most:
+    while 0 < count <= most_instances:
         run = mixture.run(count)
         if run.holds:
             break
         broken = run.worst or broken
         count, step = count + step, max(1, count // 16)
     else:
-        return most, broken
+        return most_instances, broken
     while count > 1:
         fewer = mixture.run(count - 1)
         if not fewer.holds:
@@ -520,11 +522,11 @@ def _fewest(
     return count, run
 
 
-def _case(one: Asked, candidate: Candidate) -> Case | None:
+def _case(use_case: Asked, candidate: Candidate) -> Case | None:
     """Size one instance of a deployment for one use case alone; None where it may not be used or
     does not meet the limits.
     """
-    question = replace(one.question, deepen=False, spare=0, remarks=())
+    question = replace(use_case.question, deepen=False, spare=0, remarks=())
     engine, gpu = (
         find_engine(candidate.engine_preset),
         next((gpu for gpu in question.gpus if gpu.name == candidate.gpu), None),
@@ -536,11 +538,11 @@ def _case(one: Asked, candidate: Candidate) -> Case | None:
     sized = alone(question, candidate, Runs())
     if sized is None or sized.ready.trial.identity != candidate.identity:
         return None
-    return Case(name=one.name, rate=_load(one), sized=sized, priority=one.priority)
+    return Case(name=use_case.name, rate=_load(use_case), sized=sized, priority=use_case.priority)
 
 
-def _load(one: Asked) -> float:
-    return one.question.demand.sizing_requests_per_second
+def _load(use_case: Asked) -> float:
+    return use_case.question.demand.sizing_requests_per_second
 
 
 def _simulated(candidate: Candidate, mixture: Mixture, count: int, run: MixtureRun) -> UseCasePool:

@@ -194,13 +194,13 @@ class RecordedSessions:
         before them.
         """
         fits = self.isl + self.osl <= longest
-        return self if fits.all() else self._kept(fits)
+        return self if fits.all() else self._with_requests(fits)
 
     def some(self, sessions: Ints) -> RecordedSessions:
         """Some of the sessions, in their order."""
-        return replace(self._kept(np.isin(self.session, sessions)), change=self.change)
+        return replace(self._with_requests(np.isin(self.session, sessions)), change=self.change)
 
-    def _kept(self, fits: NDArray[np.bool_]) -> RecordedSessions:
+    def _with_requests(self, fits: NDArray[np.bool_]) -> RecordedSessions:
         """Some of the requests: who waited for one that is left out waits for the ones it waited
         for, and as much longer.
         """

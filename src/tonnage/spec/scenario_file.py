@@ -196,7 +196,7 @@ def _fault(
         )
     shown = _shown(document, leaf)
     where = option(leaf.name) if arguments.get(leaf.name) is not None else f"{prefix}{leaf.key}"
-    return place, f"{where}: {shown} is not {_wanted(leaf.kind)}; {leaf.about}"
+    return place, f"{where}: {shown} is not {_expected_kind(leaf.kind)}; {leaf.about}"
 
 
 def _place(loc: list[str]) -> tuple[str, Any, Leaf | None]:
@@ -233,7 +233,7 @@ def _shown(document: Mapping[str, Any], leaf: Leaf) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-def _wanted(kind: Any) -> str:
+def _expected_kind(kind: Any) -> str:
     choices = [
         str(value)
         for part in (kind, *get_args(kind))

@@ -173,9 +173,9 @@ class Workload:
             from tonnage.spec.recorded_sessions import recorded_trace
 
             return recorded_trace(self, self.recorded, seed)
-        return with_classes(self._made(seed, stretch), self.classes, seed)
+        return with_classes(self._draw(seed, stretch), self.classes, seed)
 
-    def _made(self, seed: int, stretch: bool) -> Trace:
+    def _draw(self, seed: int, stretch: bool) -> Trace:
         """Draw the requests without their classes."""
         if self.requests < 1:
             raise InputError(

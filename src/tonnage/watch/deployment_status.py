@@ -80,9 +80,9 @@ class Latency:
         return {
             "metric": self.metric,
             "statistic": self.statistic,
-            **{name: _known(value) for name, value in numbers.items()},
+            **{name: _finite(value) for name, value in numbers.items()},
             **{
-                name: None if math.isnan(pair[0]) else [_known(value) for value in pair]
+                name: None if math.isnan(pair[0]) else [_finite(value) for value in pair]
                 for name, pair in pairs.items()
             },
             "limit_broken": self.broken,
@@ -345,7 +345,7 @@ def parts_of_ttft(present: Present, expected: Expected) -> tuple[TtftPart, ...]:
     )
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 

@@ -59,7 +59,7 @@ def live_sessions(recorded: RecordedSessions) -> LiveSessions:
     follows = recorded.pause_ns >= 0
     pauses = recorded.pause_ns / NS_PER_S
     think, tool = pauses[follows & ~recorded.tool], pauses[follows & recorded.tool]
-    kept_tokens = _kept(recorded)
+    kept_tokens = _context_tokens(recorded)
     context = recorded.isl + recorded.osl
     begins = recorded.starts[:-1]
     sub = recorded.agent > 0
@@ -82,7 +82,7 @@ def live_sessions(recorded: RecordedSessions) -> LiveSessions:
     )
 
 
-def _kept(recorded: RecordedSessions) -> NDArray[np.float64]:
+def _context_tokens(recorded: RecordedSessions) -> NDArray[np.float64]:
     """Tokens of the context of each session's own agent, over its time: each request's until the
     next is sent, or its answer ends.
     """

@@ -18,8 +18,8 @@ from tonnage.plan.plan import Plan
 from tonnage.report.plans.fleet import existing_text
 from tonnage.report.plans.question import bound_text
 from tonnage.sizing.fleet.existing import (
+    _carried_rps,
     _group,
-    _held,
     _together,
     existing,
     measured_existing,
@@ -278,9 +278,9 @@ def test_the_load_of_one_kind_is_what_its_fleet_was_seen_to_hold() -> None:
         for limit, steps in ((401.0, 0), (395.0, 2), (0.0, 63)):
             peak = Peak(limit=limit)
             patch.setattr(type(contender), "at_peak", lambda self, slowdown, peak=peak: peak)
-            assert _held(sized) == pytest.approx(400 * 2 ** (-steps / 64))
+            assert _carried_rps(sized) == pytest.approx(400 * 2 ** (-steps / 64))
     recorded = sized_of(carrying(1.0, question=asked_for(1.0, drawn=False)), 20, 5.0)
-    assert _held(recorded) == 400.0
+    assert _carried_rps(recorded) == 400.0
     group = _group(Owned(count=20, system=SimpleNamespace(name="system")), recorded)
     assert (group.count, group.system, group.instances, group.requests_per_second) == (
         20,

@@ -15,7 +15,7 @@ from tonnage.sizing.fleet.placement import (
     _exact,
     _fillings,
     _first_fit,
-    _taken,
+    _takes_room,
     fewest_systems,
     placed,
 )
@@ -200,5 +200,5 @@ def test_a_search_of_every_filling_takes_fewer_systems_than_first_fit() -> None:
     ],
 )
 def test_room_for_an_instance(free: list[int], width: int, taken: bool, remains: list[int]) -> None:
-    assert _taken(free, width, 8) == taken
+    assert _takes_room(free, width, 8) == taken
     assert free == remains

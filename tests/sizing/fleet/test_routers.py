@@ -93,7 +93,7 @@ def test_two_pools_are_named_where_they_are_as_sure_and_take_fewer_gpus(
         "_contenders": lambda search, pools: ["contender"],
         "_saves": lambda contender, best: saves,
         "again": lambda search, pools: SimpleNamespace(best=found),
-        "_told": lambda pools, best: pools,
+        "_beside_choice": lambda pools, best: pools,
     }.items():
         monkeypatch.setattr(f"tonnage.sizing.fleet.routers.{name}", stub)
     search = SimpleNamespace(question=asked)
@@ -151,11 +151,11 @@ def test_the_routers_next_to_that_of_a_question(
     sharing: Any, router: str, rows: tuple[str, ...], opposite: str, rule: str
 ) -> None:
     asked_question = asked_for(1.0, sharing=sharing, router=router)
-    assert routers._others(asked_question) == rows
-    assert routers._other(asked_question, 2) == opposite
-    assert routers._other(asked_question, 1) == ""
-    assert routers._other(replace(asked_question, offline=True), 2) == ""
-    assert routers._other(replace(asked_question, load="closed"), 2) == ""
+    assert routers._routers_to_compare(asked_question) == rows
+    assert routers._opposite_router(asked_question, 2) == opposite
+    assert routers._opposite_router(asked_question, 1) == ""
+    assert routers._opposite_router(replace(asked_question, offline=True), 2) == ""
+    assert routers._opposite_router(replace(asked_question, load="closed"), 2) == ""
     assert routers._rule(asked_question, 2) == rule
     assert routers._rule(asked_question, 1) == router
 
@@ -215,7 +215,7 @@ def test_the_other_way_of_serving_next_to_the_choice(roles: int) -> None:
                 "roles",
                 lambda self, count: (("prefill", count // 4), ("decode", count - count // 4)),
             )
-        line = routers._told(sized, best)
+        line = routers._beside_choice(sized, best)
     assert (line.deployment, line.system, line.instances) == (IDENTITY, "system", 72)
     assert (line.systems, line.gpus, line.saved) == (18, 144, 16)
     assert line.systems_exact == pytest.approx(400 / 6 / 4)

@@ -105,7 +105,7 @@ def grown(**asked: object) -> object:
 
 
 def test_systems_that_stand_by_are_added_to_those_of_the_peak() -> None:
-    found = grown(asked=0.999, failures=Failures(mtbf_hours=2_000.0, repair_hours=48.0))
+    found = grown(availability=0.999, failures=Failures(mtbf_hours=2_000.0, repair_hours=48.0))
     assert (found.systems, found.instances, found.standby.needed, found.standby.extra_systems) == (
         6,
         48,

@@ -93,7 +93,7 @@ def test_closed_forms_of_a_full_batch_by_hand(small: Small) -> None:
     assert small.token_seconds(4) == pytest.approx(0.06592)
     assert small.token_seconds(4, 100) == pytest.approx(0.044 + 0.04 + 0.00042 + 0.4 * 0.005)
     assert small.saturation_estimate() == pytest.approx(2 * 4 / 0.6592)
-    assert small.saturation_estimate(found=False) == pytest.approx(2 * 4 / 0.8642)
+    assert small.saturation_estimate(prefix_found=False) == pytest.approx(2 * 4 / 0.8642)
     assert small.steady_estimate() == small.saturation_estimate(), "prompts share nothing"
     # the cheapest token of a prompt is in the fullest step: 64 ms and 10 ms for 64
     assert small.least_token_s == pytest.approx(0.074 / 64)
@@ -229,7 +229,7 @@ def test_statistics_are_of_the_requests_from_a_fifth_to_97_of_a_hundred() -> Non
 
 def test_a_cache_that_keeps_all_or_nothing_of_conversations(small: Small) -> None:
     """The closed form between them is a rate at which as much is computed as it completes."""
-    low, high = small.saturation_estimate(found=False), small.saturation_estimate()
+    low, high = small.saturation_estimate(prefix_found=False), small.saturation_estimate()
     for share, rate in ((1.0, high), (0.0, low)):
         conversations = SimpleNamespace(follows=True, kept=lambda seconds, share=share: share)
         keeping = Small(

@@ -91,7 +91,7 @@ class Script:
                 Contest, "most", lambda contest, remaining, quick: {"most": len(remaining)}
             )
             patch.setattr(Search, "_in_short_runs", lambda *_: self.quick)
-            patch.setattr(Search, "_others", lambda *_: self.others)
+            patch.setattr(Search, "_best_of_others", lambda *_: self.others)
             patch.setattr(Search, "_checked", checked)
             patch.setattr(Search, "_saving", saving)
             patch.setattr(Search, "_alone", alone)

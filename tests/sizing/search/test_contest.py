@@ -264,17 +264,17 @@ def test_the_load_that_other_knobs_are_worth() -> None:
 def test_what_a_deployment_cannot_exceed_with_any_knobs() -> None:
     """Hardly more than it completes when busy, measured where it was sized; by closed form else."""
     sized = sized_of(sure(busy=8.0), 20, 5.0, level=None)
-    assert contest(sized)._most(sized.contender) == pytest.approx(8.24)
-    assert contest(sized)._most(replace(sized.contender, most=8.0)) == 8.0
+    assert contest(sized)._most_rps(sized.contender) == pytest.approx(8.24)
+    assert contest(sized)._most_rps(replace(sized.contender, most=8.0)) == 8.0
     left_out = contest()
     left_out.outcomes[0] = behind()
-    assert left_out._most(sure()) == pytest.approx(1.03 * 1.04 * 6)
+    assert left_out._most_rps(sure()) == pytest.approx(1.03 * 1.04 * 6)
     front_ends = asked_for(400.0, free_moves=("front_ends",))
     crowded = sure(question=front_ends, busy_share=0.6)
-    assert left_out._most(crowded) == 10.0
-    assert left_out._most(sure(question=front_ends, busy_share=0.5)) == pytest.approx(6.4272)
+    assert left_out._most_rps(crowded) == 10.0
+    assert left_out._most_rps(sure(question=front_ends, busy_share=0.5)) == pytest.approx(6.4272)
     slow = replace(left_out, level=0.8)
-    assert slow._most(sure()) == pytest.approx(1.03 * 1.04 * 6 / 1.5)
+    assert slow._most_rps(sure()) == pytest.approx(1.03 * 1.04 * 6 / 1.5)
 
 
 def test_the_deployments_whose_knobs_are_tried() -> None:
@@ -587,7 +587,9 @@ def test_the_rows_next_to_the_choice_are_the_best_of_every_kind() -> None:
     outcomes: dict[int, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Contest, "held", held)
-        rows = contest().search._others(contenders, sized_of(contenders[0], 20, 5.0), outcomes)
+        rows = contest().search._best_of_others(
+            contenders, sized_of(contenders[0], 20, 5.0), outcomes
+        )
     assert sorted(kinds) == [[2], [3], [4, 5]]
     assert sorted(rows) == ["best of [2]", "best of [3]", "best of [4, 5]"]
     assert set(outcomes) == {2, 3, 4}

@@ -32,7 +32,7 @@ from tonnage.sizing.search.deployment_capacity import Contender
 from tonnage.sizing.search.disaggregated import (
     PooledAtPeak,
     PooledContender,
-    _each,
+    _per_instance,
     _sides,
     contenders_of,
     poolable,
@@ -107,14 +107,14 @@ def test_which_pool_a_limit_asks_for(metric: str, prompts: bool, first: int) -> 
 
 
 def test_the_load_of_all_instances_over_their_number() -> None:
-    assert _each(capacity_of(8.0), 4) == capacity_of(2.0, concurrency=0.75)
-    assert _each(capacity_of(0.0, reason=early(8.0)), 4).reason == early(2.0)
+    assert _per_instance(capacity_of(8.0), 4) == capacity_of(2.0, concurrency=0.75)
+    assert _per_instance(capacity_of(0.0, reason=early(8.0)), 4).reason == early(2.0)
     above = AboveSaturation(requests_per_second=12.0, most=10.0)
-    assert _each(capacity_of(0.0, reason=above), 4).reason == AboveSaturation(
+    assert _per_instance(capacity_of(0.0, reason=above), 4).reason == AboveSaturation(
         requests_per_second=3.0, most=2.5
     )
     plain = CannotRun(error="no")
-    assert _each(capacity_of(0.0, reason=plain), 4).reason is plain
+    assert _per_instance(capacity_of(0.0, reason=plain), 4).reason is plain
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def prepare_bench(**asked: Any) -> Bench:
     )
     arrivals, pairs = _arrivals(a)
     a, items = _inference(a, infers)
-    sent_prompts = _made(a, target, infers)
+    sent_prompts = _contents(a, target, infers)
     talk = _talk(a, sent_prompts) if not isinstance(sent_prompts, Tensors) else None
     if talk is not None:
         endpoint.talk((), "", 1)
@@ -158,7 +158,7 @@ def prepare_bench(**asked: Any) -> Bench:
             for size in items or (question.isl,)
             for load in arrivals
         ),
-        wanted=_wanted(a, has_output=endpoint.has_output),
+        wanted=_report_options(a, has_output=endpoint.has_output),
         scenario={
             # a client cannot see these; the reader of the run gives them
             **dict.fromkeys(("gpu", "precision", "tp", "engine")),
@@ -180,7 +180,7 @@ def prepare_bench(**asked: Any) -> Bench:
     )
 
 
-def _wanted(a: BenchArguments, *, has_output: bool) -> Wanted:
+def _report_options(a: BenchArguments, *, has_output: bool) -> Wanted:
     return Wanted(
         percentiles=_percentiles(a.percentiles),
         error_rate=a.max_error_rate,
@@ -241,7 +241,7 @@ def _inference(a: BenchArguments, infers: bool) -> tuple[BenchArguments, tuple[L
     )
 
 
-def _made(a: BenchArguments, target: Target, infers: bool) -> Prompts | FilePrompts | Tensors:
+def _contents(a: BenchArguments, target: Target, infers: bool) -> Prompts | FilePrompts | Tensors:
     if infers:
         page, called = _address(target) + model_path(a.model), a.model if target.grpc else ""
         metadata = model_metadata(target.host, target.port, a.model) if target.grpc else fetch(page)

@@ -34,7 +34,7 @@ def failures_of(text: str) -> Failures:
     all) may follow. Raises InputError.
     """
     where = option("fail")
-    settings = _given(text, FAIL, where, FAIL_EXAMPLE)
+    settings = _values_of(text, FAIL, where, FAIL_EXAMPLE)
     if not {"mtbf", "repair"} <= set(settings):
         raise InputError(
             f"{where}: '{text}' does not say mtbf and repair; write for example {FAIL_EXAMPLE}"
@@ -65,7 +65,7 @@ def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
     from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds
 
     where = option("autoscale")
-    settings = _given(text, SCALE, where, SCALE_EXAMPLE)
+    settings = _values_of(text, SCALE, where, SCALE_EXAMPLE)
     if not {"metric", "target", "max"} <= set(settings):
         raise InputError(
             f"{where}: '{text}' does not say metric, target and max; write for example"
@@ -121,7 +121,7 @@ def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
     )
 
 
-def _given(text: str, names: Iterable[str], where: str, example: str) -> dict[str, str]:
+def _values_of(text: str, names: Iterable[str], where: str, example: str) -> dict[str, str]:
     settings: dict[str, str] = {}
     for part in text.split():
         name, sign, value = part.partition("=")

@@ -76,7 +76,7 @@ class Race:
             load=load,
             spare=self.question.spare,
             unit=reserve.unit,
-            asked=reserve.asked,
+            availability=reserve.asked,
             failures=reserve.failures,
             spare_instances=reserve.spare_instances,
         )
@@ -326,7 +326,7 @@ def chosen(
     ]
     candidates = () if best is None else (best, *remaining)
     deep = None if best is None else plan if best is first else search(_alone(question, best))
-    return _made(plan, deep, candidates, (*over, *out, *plan.rejected), aim)
+    return _with_candidates(plan, deep, candidates, (*over, *out, *plan.rejected), aim)
 
 
 def _carried_by_search(
@@ -462,7 +462,7 @@ def _check_priced(aim: Aim, spent: list[Outlay]) -> None:
         )
 
 
-def _made(
+def _with_candidates(
     plan: Plan,
     deep: Plan | None,
     candidates: tuple[Candidate, ...],

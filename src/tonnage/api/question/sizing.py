@@ -734,11 +734,11 @@ def owned(text: str | None) -> tuple[Owned, ...]:
                 f"{option('have')}: '{part}' is not a number of systems; write for example"
                 " 3xdgx-h100, 3x4xl40s or 16xh100"
             )
-        holdings += _held(int(match.group(1)), match.group(2))
+        holdings += _owned_systems(int(match.group(1)), match.group(2))
     return tuple(sorted(holdings, key=lambda holding: holding.system.gpus))
 
 
-def _held(count: int, name: str) -> list[Owned]:
+def _owned_systems(count: int, name: str) -> list[Owned]:
     """The systems that ``count`` of a name are: systems by their own name, and GPUs by theirs, in
     whole systems of the catalog with a smaller one for the rest.
     """

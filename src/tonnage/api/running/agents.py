@@ -270,19 +270,21 @@ def _size(arguments: dict[str, Any], progress: Progress) -> Answer:
 
 
 def _simulate(arguments: dict[str, Any], progress: Progress) -> Answer:
-    runs = simulate_sweep(progress=progress, **_known(arguments, "simulate"))
+    runs = simulate_sweep(progress=progress, **_checked_arguments(arguments, "simulate"))
     return simulated(runs), runs.to_json()
 
 
 def _memory(arguments: dict[str, Any], progress: Progress) -> Answer:
-    known = _known(arguments, "memory")
+    known = _checked_arguments(arguments, "memory")
     memory_report = memory(**{name: value for name, value in known.items() if value is not None})
     return memory_document(memory_report.lines()), memory_report.to_json()
 
 
 def _compare(arguments: dict[str, Any], progress: Progress) -> Answer:
     # both are read before either is answered, which may take a minute
-    questions = [ask(_known(arguments, "compare")[name]) for name in ("first", "second")]
+    questions = [
+        ask(_checked_arguments(arguments, "compare")[name]) for name in ("first", "second")
+    ]
     first, second = (answer(question, progress=progress) for question in questions)
     if len(first) > 1 or len(second) > 1:
         raise TonnageError("first, second: a question names several models; give each one model")
@@ -291,11 +293,11 @@ def _compare(arguments: dict[str, Any], progress: Progress) -> Answer:
 
 
 def _catalog(arguments: dict[str, Any], progress: Progress) -> Answer:
-    listing = catalog(str(_known(arguments, "catalog").get("text", "")))
+    listing = catalog(str(_checked_arguments(arguments, "catalog").get("text", "")))
     return catalogued(listing), {kind: entries for kind, entries in listing.items() if entries}
 
 
-def _known(arguments: dict[str, Any], tool: str) -> dict[str, Any]:
+def _checked_arguments(arguments: dict[str, Any], tool: str) -> dict[str, Any]:
     """The arguments, refused where one is unknown or of another kind. Raises TonnageError: naming
     what is wrong with each.
     """

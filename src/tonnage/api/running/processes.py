@@ -147,7 +147,7 @@ def serve_apart(
     """
     if instances < 1:
         raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
-    fault_flags = _own(faults, instances)
+    fault_flags = _instance_flags(faults, instances)
     serve_programs(
         lambda folder: served_instances(arguments, instances, further_arguments=fault_flags),
         router=router,
@@ -219,7 +219,7 @@ def serve_programs(
         stop.wait()
 
 
-def _own(faults: Sequence[str], instances: int) -> list[list[str]]:
+def _instance_flags(faults: Sequence[str], instances: int) -> list[list[str]]:
     """The flags of each instance alone, which is instance 0 of its process."""
     parsed_faults = [parse_fault(text) for text in faults]
     beyond = next(

@@ -133,7 +133,7 @@ def others_block(plan: Plan, most_rows: int = ROWS) -> Table | Text | None:
             filter(
                 None,
                 (
-                    _left([best, *(c for c, _ in shown)], candidates, far),
+                    _without_row([best, *(c for c, _ in shown)], candidates, far),
                     absent_gpus.strip(),
                     marked,
                 ),
@@ -144,7 +144,9 @@ def others_block(plan: Plan, most_rows: int = ROWS) -> Table | Text | None:
     return table.without(alike | absent)
 
 
-def _left(shown: Sequence[Candidate], near: Sequence[Candidate], far: Sequence[Candidate]) -> str:
+def _without_row(
+    shown: Sequence[Candidate], near: Sequence[Candidate], far: Sequence[Candidate]
+) -> str:
     """Deployments without a row: "… and 5 more, and 3 that need 10 to 130 times the GPUs; 1,616
     GPUs of mi355x would do".
     """
@@ -430,11 +432,11 @@ def reachable_text(reachable: Reachable) -> str:
     who: dict[Identity, list[Reached]] = {}
     for reached in reachable.best:
         who.setdefault(reached.deployment, []).append(reached)
-    best = "; ".join(map(_each, who.values()))
+    best = "; ".join(map(_values_text, who.values()))
     nearest = (
         ""
         if set(who) == {reachable.nearest[0].deployment}
-        else f"; nearest to all limits: {_each(reachable.nearest)}"
+        else f"; nearest to all limits: {_values_text(reachable.nearest)}"
     )
     inside = all(value.value_ms <= value.asked_ms for value in reachable.nearest)
     alone = (
@@ -445,7 +447,7 @@ def reachable_text(reachable: Reachable) -> str:
     return best + nearest + alone
 
 
-def _each(values: Sequence[Reached]) -> str:
+def _values_text(values: Sequence[Reached]) -> str:
     """Such as "TTFT p95 35.2 ms (asked: 1 ms) by h100-sxm-80gb fp8 TP 8 vllm-0.32"."""
     return f"{', '.join(map(_value, values))} by {deployment_text(values[0].deployment)}"
 

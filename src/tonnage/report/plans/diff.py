@@ -48,7 +48,11 @@ def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:
         ("made with", _made),
     )
     both = first.asked is not None and second.asked is not None
-    differences = tuple(_differing("asked", _asked(first), _asked(second))) if both else ()
+    differences = (
+        tuple(_differing("asked", _scenario_values(first), _scenario_values(second)))
+        if both
+        else ()
+    )
     shown_pairs = {(difference.first, difference.second) for difference in differences}
     rest = (
         difference
@@ -138,7 +142,7 @@ def _differing(part: str, first: Values, second: Values) -> Iterator[Difference]
             )
 
 
-def _asked(plan: Plan) -> Values:
+def _scenario_values(plan: Plan) -> Values:
     """Every key of the scenario as it was written, by its place in a file; of prices in the
     scenario each one by itself.
     """

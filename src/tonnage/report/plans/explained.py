@@ -181,7 +181,7 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
     return (
         section("question", "", Facts(question_rows(plan))),
         section("answer", "Why this answer", items(tuple(_reasons(plan)))),
-        section("beside", "Why not another", _others(plan)),
+        section("beside", "Why not another", _best_elsewhere(plan)),
         explained_section(plan),
         horizon_section(plan),
         sensitivity_section(plan),
@@ -217,7 +217,7 @@ def _reasons(plan: Plan) -> Iterator[str]:
         yield f"What is most likely to make it wrong: {risk}."
 
 
-def _others(plan: Plan) -> Table | None:
+def _best_elsewhere(plan: Plan) -> Table | None:
     """The best candidate of every other GPU, format and engine, with what it would take more."""
     if plan.choice is None:
         return None

@@ -96,7 +96,7 @@ def _head(use_cases: UseCases, room: Room) -> tuple[Section, ...]:
             "",
             None
             if use_cases.choice is None or not room.rows
-            else _seen(use_cases.choice, room.rows),
+            else _limits_table(use_cases.choice, room.rows),
         ),
     )
 
@@ -242,13 +242,16 @@ def use_cases_sections(use_cases: UseCases) -> tuple[Section, ...]:
     if use_cases.choice is not None:
         parts.append(
             section(
-                "seen", "Limits and latencies", _seen(use_cases.choice), Text(BOUND, tone="note")
+                "seen",
+                "Limits and latencies",
+                _limits_table(use_cases.choice),
+                Text(BOUND, tone="note"),
             )
         )
     return tuple(parts)
 
 
-def _seen(choice: Arrangement, most_rows: int | None = None) -> Table | None:
+def _limits_table(choice: Arrangement, most_rows: int | None = None) -> Table | None:
     """A row for each limit of each use case; of more than ``most_rows`` the most used ones."""
     rows: list[tuple[float, tuple[str, ...]]] = []
     for pool in choice.pools:

@@ -218,10 +218,10 @@ def _block(block: Block) -> str:
         return f'<dl class="big">{rows}</dl>' if block.big else f"<dl>{plain}</dl>"
     if isinstance(block, Table):
         return _table(block)
-    return _kept(block) if isinstance(block, Command | Lines) else _drawing(block)
+    return _verbatim(block) if isinstance(block, Command | Lines) else _drawing(block)
 
 
-def _kept(block: Command | Lines) -> str:
+def _verbatim(block: Command | Lines) -> str:
     """Text of which every sign stays as it is."""
     if isinstance(block, Lines):
         return f"<pre>{escape(block.text)}</pre>"

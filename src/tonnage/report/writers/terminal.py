@@ -146,7 +146,7 @@ def table_lines(table: Table, width: int) -> list[str]:
     marked = table.chosen is not None and table.chosen < len(rows)
     if table.chosen is not None and marked:
         rows[table.chosen][0] += f" {CHOSEN}"
-    columns = _kept(table, header, rows, width)
+    columns = _unfolded_columns(table, header, rows, width)
     right = [table.numeric[i] and i > 0 for i in columns]
     lines = _aligned(
         [header[i] for i in columns], [[row[i] for i in columns] for row in rows], right, width
@@ -154,7 +154,7 @@ def table_lines(table: Table, width: int) -> list[str]:
     return [*lines, *(textwrap.wrap(f"{CHOSEN} {table.mark}", width) if marked else [])]
 
 
-def _kept(
+def _unfolded_columns(
     table: Table, header: Sequence[str], rows: Sequence[Sequence[str]], width: int
 ) -> list[int]:
     """The columns that fit side by side without folding a few words that belong together."""

@@ -160,14 +160,14 @@ def mixed(bits):
 
 
 @part()
-def accepted(cfg, request, generated, most):
-    """How many of at most ``most`` guesses after ``generated`` tokens are right before the first
+def accepted(cfg, request, generated, guesses):
+    """How many of at most ``guesses`` guesses after ``generated`` tokens are right before the first
     wrong one.
     """
     stream, below = mixed(np.uint64(cfg.seed) ^ np.uint64(request)), cfg.below
     count = 0
     while (
-        count < most
+        count < guesses
         and np.int64(mixed(stream ^ np.uint64(generated + count + 1)) >> np.uint64(11)) < below
     ):
         count += 1

@@ -228,9 +228,9 @@ def room_for(m: Machine, at: NDArray[np.int64]) -> NDArray[np.int64]:
 def _build_fleet(version: int) -> Callable[..., Any]:
     """The loop of a fleet, with ``version`` as part of its key in numba's cache."""
 
-    def drive_fleet(f, view, memory, asked, until):
+    def drive_fleet(f, view, memory, router, until):
         fleet = by_reference(f)
-        routing.route(fleet, view, memory, by_reference(asked), until)
+        routing.route(fleet, view, memory, by_reference(router), until)
         if until == f.rows.sent.size and f.stop[0] == 0:
             routing.drain(fleet)
         return version

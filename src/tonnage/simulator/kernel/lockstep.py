@@ -273,18 +273,18 @@ def ranks_ahead(m):
 
 
 @part()
-def rank_ahead(r, most):
+def rank_ahead(r, limit):
     """The same of one rank; one with nothing to do hears of the next arrival, and one that lost all
     its blocks computes in the next.
     """
     if tokens_of(r) > 0:
-        return steps_ahead(r, most)
+        return steps_ahead(r, limit)
     if has_work(r):
         return 1
     return (
-        min(most, steps_until_there(r, r.group.note[0].longer, most))
+        min(limit, steps_until_there(r, r.group.note[0].longer, limit))
         if r.state.next_arrival < NEVER
-        else most
+        else limit
     )
 
 

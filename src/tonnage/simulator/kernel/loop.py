@@ -52,10 +52,10 @@ def after(first, longer, steps):
 
 
 @part()
-def steps_within(first, longer, lasts, most):
-    """The number of steps, at most ``most``, that have ended after ``lasts`` picoseconds."""
-    if after(first, longer, most) <= lasts:
-        return most
+def steps_within(first, longer, lasts, limit):
+    """The number of steps, at most ``limit``, that have ended after ``lasts`` picoseconds."""
+    if after(first, longer, limit) <= lasts:
+        return limit
     if first > lasts:
         return 0
     half = 0.5 * float(longer)
@@ -71,8 +71,8 @@ def steps_within(first, longer, lasts, most):
 
 
 @part()
-def steps_ahead(m, most):
-    """How many of at most ``most`` steps follow one another that are like the one that begins now,
+def steps_ahead(m, limit):
+    """How many of at most ``limit`` steps follow one another that are like the one that begins now,
     counting it.
 
     Blocks for the further ones are in ``step.grown``.
@@ -90,57 +90,57 @@ def steps_ahead(m, most):
         or s.steady == 0
     ):
         return 1
-    most, longer = min(s.next_end - s.round, most), slope(m)
+    limit, longer = min(s.next_end - s.round, limit), slope(m)
     if (
-        most <= 1
+        limit <= 1
         or s.seen_next > s.now + s.lasts + s.streams
         or s.streams > s.lasts
         or (cfg.enter + cfg.enter_token > 0 and s.puts_off < s.streams)
     ):
         return 1
-    if float(most) * (float(s.lasts) + float(longer) * float(most)) > FAR:
+    if float(limit) * (float(s.lasts) + float(longer) * float(limit)) > FAR:
         return 1
     if cfg.window >= 0:
-        most = max(steps_within(s.lasts, longer, cfg.window - (s.seen_next - s.lasts), most), 1)
+        limit = max(steps_within(s.lasts, longer, cfg.window - (s.seen_next - s.lasts), limit), 1)
     if s.next_arrival < NEVER:
-        most = steps_until_heard(m, longer, most)
-    most = steps_until_shed(m, longer, most)
-    if cfg.grows > 0 and most > 1:
-        most = 1 + rounds_with_blocks(m, most - 1)
-    return most
+        limit = steps_until_heard(m, longer, limit)
+    limit = steps_until_shed(m, longer, limit)
+    if cfg.grows > 0 and limit > 1:
+        limit = 1 + rounds_with_blocks(m, limit - 1)
+    return limit
 
 
 @part()
-def steps_until_there(m, longer, most):
+def steps_until_there(m, longer, limit):
     """The step at whose end an engine that looks after every step has heard of the next arrival,
-    which may be beyond ``most``.
+    which may be beyond ``limit``.
     """
     s = m.state
     if s.next_arrival <= s.now:
         return 1
-    return steps_within(s.lasts, longer, s.next_arrival - 1 - s.now, most) + (
+    return steps_within(s.lasts, longer, s.next_arrival - 1 - s.now, limit) + (
         2 if m.cfg.overlap > 0 else 1
     )
 
 
 @part()
-def steps_until_heard(m, longer, most):
-    """The step at whose end the engine has heard of the next arrival, or ``most``."""
-    s, receive, step = m.state, m.cfg.receive, steps_until_there(m, longer, most)
+def steps_until_heard(m, longer, limit):
+    """The step at whose end the engine has heard of the next arrival, or ``limit``."""
+    s, receive, step = m.state, m.cfg.receive, steps_until_there(m, longer, limit)
     if receive > 1:
         step += (receive - (s.unheard + step) % receive) % receive
-    return min(step, most)
+    return min(step, limit)
 
 
 @part()
-def steps_until_late(m, longer, most):
+def steps_until_late(m, longer, limit):
     """The step at whose end a request that waits may be rejected because its first token cannot
-    come in time any more, or ``most``.
+    come in time any more, or ``limit``.
     """
     s, note = m.state, m.ranks.note[0]
     if note.shed == 0 or s.queued == 0 or note.soonest == NEVER:
-        return most
-    return min(most, 1 + steps_within(s.lasts, longer, note.soonest - s.now, most))
+        return limit
+    return min(limit, 1 + steps_within(s.lasts, longer, note.soonest - s.now, limit))
 
 
 steps_until_shed = two_forms(

@@ -141,30 +141,30 @@ def _driven(
 
 
 def _arrivals(
-    trace: Trace, made: Prefilled, engines: int, link: KvLink
+    trace: Trace, prefilled: Prefilled, engines: int, link: KvLink
 ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
     """When the cache of each request has arrived, in picoseconds, -1 where none is sent; and what
     each engine made, in that order.
 
     An engine sends one cache after another, in the order in which it computed the prompts.
     """
-    order = np.lexsort((made.at, made.chosen))
-    order = order[made.at[order] >= 0]
-    by_engine = np.split(order, np.searchsorted(made.chosen[order], np.arange(1, engines)))
-    takes = link.takes_ps(trace.isl, made.lasted)
+    order = np.lexsort((prefilled.at, prefilled.chosen))
+    order = order[prefilled.at[order] >= 0]
+    by_engine = np.split(order, np.searchsorted(prefilled.chosen[order], np.arange(1, engines)))
+    takes = link.takes_ps(trace.isl, prefilled.lasted)
     arrived = np.full(len(trace), -1)
     for numbers in by_engine:
         sends = numbers[trace.osl[numbers] > 1]
         sent = takes[sends].cumsum()
-        arrived[sends] = sent + np.maximum.accumulate(made.at[sends] - sent + takes[sends])
+        arrived[sends] = sent + np.maximum.accumulate(prefilled.at[sends] - sent + takes[sends])
     return arrived, by_engine
 
 
 def _blocks_last(
     trace: Trace,
-    made: Prefilled,
+    prefilled: Prefilled,
     arrived: NDArray[np.int64],
-    each: list[NDArray[np.int64]],
+    prefill_blocks: list[NDArray[np.int64]],
     engines: Sequence[Machine],
     link: KvLink,
 ) -> bool:
@@ -175,7 +175,7 @@ def _blocks_last(
         return True
     shortest, longest = int(trace.isl.min()), int(trace.isl.max())
     blocks = -(-trace.isl // link.block_tokens)
-    for numbers, machine in zip(each, engines, strict=True):
+    for numbers, machine in zip(prefill_blocks, engines, strict=True):
         cfg = machine.cfg
         if cfg["shortest"] or (
             cfg["scheduler"] not in ANY_LENGTH and shortest < int(cfg["block_tokens"])
@@ -184,9 +184,11 @@ def _blocks_last(
         if cfg["enter"] + cfg["enter_token"] > 0:
             # requests may have put off the tokens: no step ended before its prompt's first one
             # began and it lasted so long
-            begin = np.maximum.accumulate(made.admitted[numbers] * PS_PER_NS + made.lasted[numbers])
+            begin = np.maximum.accumulate(
+                prefilled.admitted[numbers] * PS_PER_NS + prefilled.lasted[numbers]
+            )
         else:
-            begin = _ended_after(made.at[numbers], int(cfg["stream"]), int(cfg["stream_step"]))
+            begin = _ended_after(prefilled.at[numbers], int(cfg["stream"]), int(cfg["stream_step"]))
         end = arrived[numbers]
         sends = end >= 0
         if int(cfg["kv_blocks"]) < _most_held(
@@ -237,11 +239,13 @@ def _ended_after(at: NDArray[np.int64], stream: int, stream_step: int) -> NDArra
     return np.asarray(np.maximum.accumulate(np.where(certain, ends, 0))[which])
 
 
-def _record(trace: Trace, made: Prefilled, order: NDArray[np.int64], decoded: Requests) -> Requests:
+def _record(
+    trace: Trace, prefill_result: Prefilled, order: NDArray[np.int64], decoded: Requests
+) -> Requests:
     """The record of both pools for all requests, in the order of the trace."""
-    done = made.status == COMPLETED
-    prefilled, first, last = (np.where(done, made.at // PS_PER_NS, -1) for _ in range(3))
-    status, instance = made.status.copy(), made.chosen.astype(np.int32)
+    done = prefill_result.status == COMPLETED
+    prefilled, first, last = (np.where(done, prefill_result.at // PS_PER_NS, -1) for _ in range(3))
+    status, instance = prefill_result.status.copy(), prefill_result.chosen.astype(np.int32)
     preemptions = np.zeros(len(trace), np.int32)
     columns = (
         decoded.first_token_ns,
@@ -265,7 +269,7 @@ def _record(trace: Trace, made: Prefilled, order: NDArray[np.int64], decoded: Re
         instance=np.where(status == REJECTED, -1, instance).astype(np.int32),
         status=status,
         preemptions=preemptions,
-        gaps=made.gaps + decoded.gaps,
-        admitted_ns=np.where(done, made.admitted, -1),
+        gaps=prefill_result.gaps + decoded.gaps,
+        admitted_ns=np.where(done, prefill_result.admitted, -1),
         prefilled_ns=prefilled,
     )

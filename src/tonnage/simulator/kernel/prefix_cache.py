@@ -232,13 +232,13 @@ def wanted_blocks(m, i, tokens):
 
 
 @called()
-def grow(m, i, wanted):
+def grow(m, i, blocks_needed):
     """Let a request hold the blocks of its windows and so many of its context."""
     c, slot = m.cache, m.slots[i]
     while c.windows[i] < slot.windows:
         c.windows[i] += 1
         c.held[i, c.held.shape[1] - c.windows[i]] = take(c)
-    while c.taken[i] < wanted:
+    while c.taken[i] < blocks_needed:
         c.held[i, c.taken[i]] = take(c)
         c.taken[i] += 1
 

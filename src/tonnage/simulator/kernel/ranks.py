@@ -56,10 +56,10 @@ def ranked(m):
 
 
 @part()
-def goes_first(m, r, other):
+def goes_first(m, r, rival):
     """Whether a request ranks before another one."""
     key = m.ranks.key
-    return key[r] < key[other] or (key[r] == key[other] and r < other)
+    return key[r] < key[rival] or (key[r] == key[rival] and r < rival)
 
 
 @part()

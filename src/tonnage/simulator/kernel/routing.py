@@ -109,20 +109,20 @@ SEES_TOKENS = frozenset({"least-tokens", "least-kv"})
 end."""
 
 
-def _one_of(code: int, this: Any, others: Any) -> Any:
+def _one_of(code: int, this: Any, rest: Any) -> Any:
     """Put one more router before the others."""
 
     @part()
-    def choose(asked, view, request, memory):
-        if asked == code:
+    def choose(router, view, request, memory):
+        if router == code:
             return this(view, request, memory)
-        return others(asked, view, request, memory)
+        return rest(router, view, request, memory)
 
     return choose
 
 
 @part()
-def _none(asked, view, request, memory):
+def _none(router, view, request, memory):
     return -1
 
 
@@ -157,27 +157,27 @@ def see_all(f, view, at):
 
 
 @called()
-def go_to(f, view, asked, at):
+def go_to(f, view, router, at):
     """Advance the engines to an instant as far as the router can tell."""
     while f.events[1] <= at:
         go_on(f, first_engine(f), at)
-    if asked.closely > 0:
+    if router.closely > 0:
         see_all(f, view, at)
     deliver(f.watch, at)
 
 
 @called()
-def route_one(f, view, memory, asked, r, at):
+def route_one(f, view, memory, router, r, at):
     """Route the request of a row at an instant; it is lost where no instance is available."""
     rows = f.rows
-    go_to(f, view, asked, at)
+    go_to(f, view, router, at)
     i = choose(
-        asked.code,
+        router.code,
         view,
-        Request(r, asked.sessions[r] if asked.sessions.size > 0 else -1, rows.isl[r]),
+        Request(r, router.sessions[r] if router.sessions.size > 0 else -1, rows.isl[r]),
         memory,
     )
-    asked.chosen[r] = i
+    router.chosen[r] = i
     if i < 0:
         rows.status[r] = FAILED
         return
@@ -187,32 +187,32 @@ def route_one(f, view, memory, asked, r, at):
 
 
 @called()
-def happen(f, view, memory, asked, until):
+def happen(f, view, memory, router, until):
     """Failures, returns and looks of the controller up to an instant, in the order of time."""
-    outages, counters = asked.outages, asked.told
+    outages, counters = router.outages, router.told
     while True:
         outage = outages.at[counters[0]] if counters[0] < outages.at.size else NEVER
-        looks = next_look(asked.scaler)
+        looks = next_look(router.scaler)
         if looks == NO_LOOK or outage <= looks:
             if outage > until:
                 break
-            fail_or_return(f, view, memory, asked, outage)
+            fail_or_return(f, view, memory, router, outage)
         elif looks > until:
             break
         else:
-            go_to(f, view, asked, looks)
-            look(asked.scaler, f.watch.requests, view.available, looks)
+            go_to(f, view, router, looks)
+            look(router.scaler, f.watch.requests, view.available, looks)
             for i in range(f.cfg.size):
-                if asked.scaler.released[i] > 0:
-                    asked.scaler.released[i] = 0
+                if router.scaler.released[i] > 0:
+                    router.scaler.released[i] = 0
                     take_away(f, i, looks)
                     clear(f, i)
 
 
 @called()
-def fail_or_return(f, view, memory, asked, at):
+def fail_or_return(f, view, memory, router, at):
     """Let the next instance fail, and settle its requests in flight, or let the next one return."""
-    counters, outages, status = asked.told, asked.outages, f.rows.status
+    counters, outages, status = router.told, router.outages, f.rows.status
     i = outages.instance[counters[0]]
     back = outages.back[counters[0]]
     counters[0] += 1
@@ -220,32 +220,32 @@ def fail_or_return(f, view, memory, asked, at):
         view.available[i] = 0
         return
     if back > 0:
-        if asked.scaler.counts.size > 0:
-            asked.scaler.broken[i] = 0
+        if router.scaler.counts.size > 0:
+            router.scaler.broken[i] = 0
         else:
             view.available[i] = 1
         return
-    counters[2] += place_fails(asked.scaler, i) if asked.scaler.counts.size > 0 else 1
-    go_to(f, view, asked, at)
+    counters[2] += place_fails(router.scaler, i) if router.scaler.counts.size > 0 else 1
+    go_to(f, view, router, at)
     view.available[i] = 0
     count = take_away(f, i, at)
     clear(f, i)
     for k in range(count):
         r = f.again[k]
-        if asked.retry == 2 or (asked.retry == 1 and f.rows.generated[r] == 0):
+        if router.retry == 2 or (router.retry == 1 and f.rows.generated[r] == 0):
             counters[1] += 1
             f.rows.generated[r] = 0
             f.rows.first[r] = -1
             f.rows.last[r] = -1
             f.rows.preemptions[r] = 0
-            route_one(f, view, memory, asked, r, at)
+            route_one(f, view, memory, router, r, at)
         else:
             status[r] = FAILED
 
 
 @part()
-def route(f, view, memory, asked, until):
-    """Route the requests up to that row: ``asked`` has the router's code, whether it sees every
+def route(f, view, memory, router, until):
+    """Route the requests up to that row: ``router`` has the router's code, whether it sees every
     step, and sessions; who got which.
     """
     if f.place[0] == 0:
@@ -253,10 +253,10 @@ def route(f, view, memory, asked, until):
     while f.place[0] < until and f.stop[0] == 0:
         r = f.place[0]
         at = f.rows.sent[r]
-        happen(f, view, memory, asked, at)
-        if asked.scaler.counts.size > 0:
-            asked.scaler.counts[1] += 1
-        route_one(f, view, memory, asked, r, at)
+        happen(f, view, memory, router, at)
+        if router.scaler.counts.size > 0:
+            router.scaler.counts[1] += 1
+        route_one(f, view, memory, router, r, at)
         f.place[0] += 1
 
 

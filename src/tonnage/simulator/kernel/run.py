@@ -246,7 +246,7 @@ def run_ranks(
         machines = in_lockstep(machines, knobs)
     loop = loop_for(machines[0])
     loop.enter(loop.address(machines[0]), machines[0], NEVER, NOBODY)
-    records = [_left(m, trace, window_ps) for m, trace in zip(machines, traces, strict=False)]
+    records = [_record_of(m, trace, window_ps) for m, trace in zip(machines, traces, strict=False)]
     number = int(machines[0].state["round"] + machines[0].state["alone"])
     first, last = (
         np.concatenate([getattr(rows, name) for _, rows in records])
@@ -336,7 +336,7 @@ def _machine(
     return m
 
 
-def _left(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, Rows]:
+def _record_of(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, Rows]:
     """The record of a run, and its rows; of requests with shared prompts the sent ones, in that
     order.
     """

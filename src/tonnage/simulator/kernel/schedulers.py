@@ -31,7 +31,7 @@ CODES = {name: code for code, name in enumerate(SCHEDULERS)}
 """What ``cfg.scheduler`` says."""
 
 
-def _one_of(code: int, this: Any, others: Any) -> Any:
+def _one_of(code: int, this: Any, rest: Any) -> Any:
     """Put one more scheduler before the others."""
 
     @part()
@@ -39,17 +39,17 @@ def _one_of(code: int, this: Any, others: Any) -> Any:
         if m.cfg.scheduler == code:
             this(m)
         else:
-            others(m)
+            rest(m)
 
     return schedule
 
 
-def _fits(code: int, this: Any, others: Any) -> Any:
+def _fits(code: int, this: Any, rest: Any) -> Any:
     @part()
     def never_fits(cfg, isl, osl):
         if cfg.scheduler == code:
             return this(cfg, isl, osl)
-        return others(cfg, isl, osl)
+        return rest(cfg, isl, osl)
 
     return never_fits
 

@@ -311,10 +311,12 @@ def run_ranks(
     else:
         engines[0].answer = Clients(traces[0], engines[0].submit).answer
         engines[0].advance()
-    return [_left(engine, trace, window_ps) for engine, trace in zip(engines, traces, strict=False)]
+    return [
+        _record_of(engine, trace, window_ps) for engine, trace in zip(engines, traces, strict=False)
+    ]
 
 
-def _left(engine: Engine, trace: Trace, window_ps: int) -> Reference:
+def _record_of(engine: Engine, trace: Trace, window_ps: int) -> Reference:
     jobs = [job for job in engine.jobs.values() if not engine.beyond(job.due)]
     if trace.contents is not None:
         jobs.sort(key=lambda job: (job.due, job.id))

@@ -101,19 +101,19 @@ class Batcher:
         """Look a waiting request's prompt up in the prefix cache."""
         return NOTHING if self.cache is None else self.cache.find(job)
 
-    def enter(self, job: Job, found: Found) -> None:
+    def enter(self, job: Job, cached: Found) -> None:
         """The request runs, with what it found."""
         self.running.append(job)
-        if self.cache is None or not found.tokens:
+        if self.cache is None or not cached.tokens:
             return
-        self.cache.hold(job, found)
-        self.free -= len(found.blocks) - found.kept + found.idle
-        self.transfer_ps += found.transfer_ps
-        self.overlap_ps += found.overlap_ps
-        job.blocks = len(found.blocks)
-        job.computed = found.tokens
+        self.cache.hold(job, cached)
+        self.free -= len(cached.blocks) - cached.kept + cached.idle
+        self.transfer_ps += cached.transfer_ps
+        self.overlap_ps += cached.overlap_ps
+        job.blocks = len(cached.blocks)
+        job.computed = cached.tokens
         if job.preemptions == 0:
-            job.cached = found.tokens
+            job.cached = cached.tokens
 
     def claim(self, job: Job, blocks: int) -> None:
         """Set so many further blocks aside for a request."""

@@ -120,17 +120,17 @@ class PrefixCache:
             ),
         )
 
-    def hold(self, job: Job, found: Found) -> None:
+    def hold(self, job: Job, cached: Found) -> None:
         """Let a request have what it found; what is in tiers is moved into blocks of the cache."""
-        for block in found.blocks:
+        for block in cached.blocks:
             if isinstance(block, int):
                 self.refs[block] += 1
                 self.idle.pop(block, None)
-        for key in found.blocks:
+        for key in cached.blocks:
             if not isinstance(key, int):
                 for names in self.below:
                     names.pop(key, None)
-        for block in found.blocks:
+        for block in cached.blocks:
             if isinstance(block, int):
                 job.held.append(block)
             else:
@@ -224,14 +224,16 @@ class PrefixCache:
             del self.begins[self.begun[block][0]]
         self.begins[key], self.begun[block] = block, (key, min(_end(until, first), last))
 
-    def _part(self, pieces: Sequence[int], until: Sequence[int], tokens: int, most: int) -> int:
+    def _part(
+        self, pieces: Sequence[int], until: Sequence[int], tokens: int, most_tokens: int
+    ) -> int:
         """Tokens of the next block that another one shares, at most so many in all."""
         place = tokens // self.size
         block = self.begins.get((piece_at(pieces, until, tokens), place))
         return (
             0
             if block is None
-            else max(min(self.begun[block][1], _end(until, tokens), most) - tokens, 0)
+            else max(min(self.begun[block][1], _end(until, tokens), most_tokens) - tokens, 0)
         )
 
 

@@ -163,7 +163,7 @@ class _Run:
     """The state of a run."""
 
     def __init__(
-        self, service: Service, dues: Sequence[NDArray[np.int64]], most: int, seed: int = 0
+        self, service: Service, dues: Sequence[NDArray[np.int64]], most_events: int, seed: int = 0
     ) -> None:
         self.service = service
         self.seed = seed
@@ -177,7 +177,7 @@ class _Run:
         }
         self.gpus = [SharedGpu(service.overlap) for _ in range(service.gpus)]
         self.dues = dues
-        self.most = most
+        self.most = most_events
         self.requests: list[_Request] = []
         self.events: list[tuple[int, int, int, int]] = []
         self.pushed = 0

@@ -308,28 +308,26 @@ class Search:
             )
         return highest_rule
 
-    def better(self, kind: Kind, found: Tried | None) -> Tried | None:
+    def better(self, kind: Kind, rule: Tried | None) -> Tried | None:
         """The rule of another kind where it holds with fewer instance-hours than what was found."""
-        if found is None:
+        if rule is None:
             return self.highest(kind)
-        place = found.place if kind.hold_s < found.kind.hold_s else found.place + 1
+        place = rule.place if kind.hold_s < rule.kind.hold_s else rule.place + 1
         while place < len(SHARES):
             tried = self.run(kind, place, self.fleet.hardest)
-            if tried is None or tried.hours >= found.hours:
+            if tried is None or tried.hours >= rule.hours:
                 break
-            found, place = tried, place + 1
-        return found
+            rule, place = tried, place + 1
+        return rule
 
-    def over_all(self, found: Tried) -> Tried | None:
+    def over_all(self, rule: Tried) -> Tried | None:
         """The rule over all hours, its target lowered until it holds; None where it does not hold
         with fewer instance-hours than fixed.
         """
         if self.fleet.whole is self.fleet.hardest:
-            return (
-                found if found.hours < self.as_fixed(self.fleet.whole).run.instance_hours else None
-            )
-        for place in range(found.place, -1, -1):
-            tried = self.run(found.kind, place, self.fleet.whole)
+            return rule if rule.hours < self.as_fixed(self.fleet.whole).run.instance_hours else None
+        for place in range(rule.place, -1, -1):
+            tried = self.run(rule.kind, place, self.fleet.whole)
             if tried is not None:
                 return (
                     tried
@@ -474,11 +472,11 @@ def _proposed(
     )
 
 
-def _proposal(search: Search, found: Tried) -> Proposal:
+def _proposal(search: Search, tried_rule: Tried) -> Proposal:
     """What was found, in instances of the whole fleet."""
     fleet = search.fleet
     rule, times = (
-        search.rule(found.kind, found.place, fleet.whole),
+        search.rule(tried_rule.kind, tried_rule.place, fleet.whole),
         fleet.instances / fleet.simulated,
     )
     return Proposal(
@@ -490,5 +488,5 @@ def _proposal(search: Search, found: Tried) -> Proposal:
         start_s=rule.start_s,
         hold_s=rule.hold_s,
         interval_s=rule.interval_s,
-        run=found.outcome.run,
+        run=tried_rule.outcome.run,
     )

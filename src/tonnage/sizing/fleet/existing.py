@@ -99,22 +99,22 @@ def whole_fleet(
     return at_peak(peaks, [sized.capacity.rate for sized, _ in kinds])
 
 
-def _together(question: Question, kinds: Sequence[tuple[Sized, int]], most: float) -> float:
+def _together(question: Question, kinds: Sequence[tuple[Sized, int]], most_rps: float) -> float:
     """Requests per second that all the systems carry behind one router: what they do alone, as
     little less as their simulation asks for, or the requested load where that is seen to hold.
     """
     if len(kinds) < 2 or not_mixed(question, [sized for sized, _ in kinds]) is not None:
-        return most
+        return most_rps
     systems = sum(count for _, count in kinds)
     today = question.demand.sizing_requests_per_second
 
     def holds(load: float) -> bool:
         return whole_fleet(kinds, load).run(systems).holds
 
-    loads = [most * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
-    most = next((load for load in loads if holds(load)), loads[-1])
-    nearly = not question.demand.of_existing and most < today <= POOLED * most
-    return today if nearly and holds(today) else most
+    loads = [most_rps * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
+    most_rps = next((load for load in loads if holds(load)), loads[-1])
+    nearly = not question.demand.of_existing and most_rps < today <= POOLED * most_rps
+    return today if nearly and holds(today) else most_rps
 
 
 def _group(owned: Owned, best: Sized | None) -> OwnedGroup:
@@ -132,12 +132,12 @@ def _group(owned: Owned, best: Sized | None) -> OwnedGroup:
         system=owned.system.name,
         deployment=best.ready.trial.identity,
         instances=best.instances,
-        requests_per_second=_held(best),
+        requests_per_second=_carried_rps(best),
         binds=best.capacity.binds or SATURATION,
     )
 
 
-def _held(best: Sized) -> float:
+def _carried_rps(best: Sized) -> float:
     """Requests per second that the systems carry: what their instances do, or as little less as the
     check of a whole fleet asks for.
     """
@@ -199,13 +199,13 @@ def _measured_group(owned: Owned, candidates: Sequence[Candidate]) -> OwnedGroup
     )
 
 
-def months_left(today: float, most: float, growth: float | None) -> int | None:
+def months_left(today: float, capacity_rps: float, growth: float | None) -> int | None:
     """Whole months m for which today · (1 + growth)^m ≤ most still holds; −1 where today's load is
     too high already.
     """
-    if today > most:
+    if today > capacity_rps:
         return -1
     if growth is None or growth <= 0:
         return None
-    months = math.floor(math.log(most / today) / math.log1p(growth) + 1e-9)
+    months = math.floor(math.log(capacity_rps / today) / math.log1p(growth) + 1e-9)
     return months if months <= MOST_MONTHS else None

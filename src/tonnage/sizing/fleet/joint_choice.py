@@ -46,17 +46,17 @@ class Option:
     sized: bool = False
     left_out: bool = False
 
-    def covers(self, other: Option) -> bool:
+    def covers(self, option: Option) -> bool:
         """Whether its instances fit wherever those of another option do, on fewer GPUs, or as many
         by a deployment that comes first.
         """
-        mine, theirs = self.pool, other.pool
+        mine, theirs = self.pool, option.pool
         width, wider = mine.parallelism.gpus, theirs.parallelism.gpus
         return (
             mine.system == theirs.system
             and wider % width == 0
             and mine.instances <= theirs.instances * (wider // width)
-            and (mine.gpus, self.rank) < (theirs.gpus, other.rank)
+            and (mine.gpus, self.rank) < (theirs.gpus, option.rank)
         )
 
 

@@ -231,7 +231,7 @@ def _lost(pools: Sequence[Instances], parts: Sequence[Placed], gpus: int) -> Sys
             lost_instances[place] = max(lost_instances[place], lost.instances[place])
             missing = 0
             for _ in range(lost.instances[place]):
-                missing += 0 if _taken(free, width, gpus) else 1
+                missing += 0 if _takes_room(free, width, gpus) else 1
             without[place] = max(without[place], missing)
     return SystemLost(instances=tuple(lost_instances), without_gpus=tuple(without))
 
@@ -245,7 +245,7 @@ def _remaining(part: Placed, lost: Placed) -> int:
     return part.systems - (1 if part is lost else 0)
 
 
-def _taken(free: list[int], width: int, gpus: int) -> bool:
+def _takes_room(free: list[int], width: int, gpus: int) -> bool:
     """Whether an instance finds room on systems with so many free GPUs, which it then takes."""
     if width <= gpus:
         number = next((number for number, room in enumerate(free) if room >= width), None)

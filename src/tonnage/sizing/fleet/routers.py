@@ -42,7 +42,7 @@ def behind_routers(best: Sized) -> tuple[BehindRouter, ...]:
         return ()
     peak = best.contender.at_peak()
     rows = []
-    for router in list(dict.fromkeys((question.router, *_others(question))))[:3]:
+    for router in list(dict.fromkeys((question.router, *_routers_to_compare(question))))[:3]:
         summary = peak.seen(best.systems, router).summary
         systems = (
             best.systems
@@ -62,7 +62,7 @@ def behind_routers(best: Sized) -> tuple[BehindRouter, ...]:
     return tuple(rows)
 
 
-def _others(question: Question) -> tuple[str, ...]:
+def _routers_to_compare(question: Question) -> tuple[str, ...]:
     """The routers to compare with; where prompts share something, one that treats what belongs
     together the other way.
     """
@@ -88,7 +88,7 @@ def prefix_cache(best: Sized) -> PrefixCache | None:
     instance, count, rate = contender.instance, best.instances, best.as_predicted.rate
     alone = hit_rate(instance.open(rate, instance.requests_of(rate, QUICK), question.seed))
     hits, shown = _in_fleet(contender, count, question.router)
-    other_router = _other(question, count)
+    other_router = _opposite_router(question, count)
     without = without_cache(best)
     return PrefixCache(
         shares=shared_in_words(question),
@@ -150,7 +150,7 @@ def _rule(question: Question, instances: int) -> str:
     return shared_out_as(sharing, question.router)
 
 
-def _other(question: Question, instances: int) -> str:
+def _opposite_router(question: Question, instances: int) -> str:
     """A router that does the opposite: keeps together what belongs together, or does not."""
     sharing = question.sharing
     if instances == 1 or sharing is None or question.offline or question.load != "open":
@@ -190,7 +190,9 @@ def together_instead(search: Search, best: Sized) -> OtherServing | None:
         return None
     alternative = again(search, replace(search.question, pools=None)).best
     return (
-        None if alternative is None or alternative.level != best.level else _told(alternative, best)
+        None
+        if alternative is None or alternative.level != best.level
+        else _beside_choice(alternative, best)
     )
 
 
@@ -215,7 +217,7 @@ def pools_instead(search: Search, best: Sized) -> OtherServing | None:
     alternative = again(search, pooled_question).best
     if alternative is None or alternative.level != best.level or alternative.gpus >= best.gpus:
         return None
-    return _told(alternative, best)
+    return _beside_choice(alternative, best)
 
 
 def _comparable(question: Question) -> bool:
@@ -245,32 +247,35 @@ def _contenders(search: Search, question: Question) -> list[Contender]:
     )
 
 
-def _saves(one: Contender, best: Sized) -> bool:
+def _saves(contender: Contender, best: Sized) -> bool:
     """Whether a deployment could carry the load on fewer GPUs than the choice has: by closed forms,
     then by short runs at that load.
     """
-    rate = FewestGpus().rate_to_save(one, best)
-    if one.bound(one.as_asked) <= rate:
+    rate = FewestGpus().rate_to_save(contender, best)
+    if contender.bound(contender.as_asked) <= rate:
         return False
-    slowdown, instances = one.slowdown(one.question.confidence), round(one.load / rate)
+    slowdown, instances = (
+        contender.slowdown(contender.question.confidence),
+        round(contender.load / rate),
+    )
     return (
-        one.bound(slowdown) > rate
-        and one.capacity(instances, slowdown, above=rate * HAIR, care=QUICK).reason is None
+        contender.bound(slowdown) > rate
+        and contender.capacity(instances, slowdown, above=rate * HAIR, care=QUICK).reason is None
     )
 
 
-def _told(found: Sized, best: Sized) -> OtherServing:
+def _beside_choice(sized: Sized, best: Sized) -> OtherServing:
     """The best deployment of the other way, next to the choice."""
-    contender = found.contender
-    need = contender.layout.of(found.systems + contender.question.spare)
+    contender = sized.contender
+    need = contender.layout.of(sized.systems + contender.question.spare)
     roles = contender.roles(need.instances)
     return OtherServing(
-        deployment=found.ready.trial.identity,
+        deployment=sized.ready.trial.identity,
         ratio=":".join(str(count) for _, count in roles) if len(roles) > 1 else "",
         instances=need.instances,
-        system=found.ready.trial.system.name,
+        system=sized.ready.trial.system.name,
         systems=need.systems,
-        gpus=found.gpus,
-        systems_exact=found.gpus_exact / found.ready.trial.system.gpus,
-        saved=best.gpus - found.gpus,
+        gpus=sized.gpus,
+        systems_exact=sized.gpus_exact / sized.ready.trial.system.gpus,
+        saved=best.gpus - sized.gpus,
     )

@@ -64,29 +64,30 @@ class Failures:
             return 0.0
         return min(1.0, max(0.0, 1.0 - math.fsum(self.down(total)[total - needed + 1 :])))
 
-    def standing(self, needed: int, asked: float) -> int:
-        """The fewest units of which ``needed`` work with the probability ``asked``.
+    def standing(self, needed: int, availability: float) -> int:
+        """The fewest units of which ``needed`` work with the probability ``availability``.
 
         Raises:
             InputError: more units do not help, because the repairers cannot keep up.
         """
-        if self.availability(needed, needed) >= asked:
+        if self.availability(needed, needed) >= availability:
             return needed
         low, extra, before = 0, 1, -1.0
         while needed + extra <= MOST_UNITS:
             reached = self.availability(needed + extra, needed)
-            if reached >= asked:
-                return needed + self._fewest(needed, asked, low, extra)
+            if reached >= availability:
+                return needed + self._fewest(needed, availability, low, extra)
             if self.repairers is not None and extra >= SETTLED and reached - before < NOTHING:
                 break
             low, extra, before = extra, 2 * extra, reached
         raise InputError(
-            f"{option('availability')}: {100 * asked:.6g}% is never reached with {needed} in use:"
+            f"{option('availability')}: {100 * availability:.6g}% is never reached with {needed}"
+            " in use:"
             f" {self.repairers or 'all'} at once under repair for {self.repair_hours:g} h and"
             f" {self.mtbf_hours:g} h between failures; give more {option('repairers')}"
         )
 
-    def _fewest(self, needed: int, asked: float, low: int, high: int) -> int:
+    def _fewest(self, needed: int, availability: float, low: int, high: int) -> int:
         """The fewest extra units above ``low`` and up to ``high``, which do; more never work less
         often.
         """
@@ -94,7 +95,7 @@ class Failures:
             middle = (low + high) // 2
             low, high = (
                 (low, middle)
-                if self.availability(needed + middle, needed) >= asked
+                if self.availability(needed + middle, needed) >= availability
                 else (middle, high)
             )
         return high
@@ -123,7 +124,7 @@ def with_standby(
     load: float,
     spare: int,
     unit: Unit = "system",
-    asked: float | None = None,
+    availability: float | None = None,
     failures: Failures | None = None,
     spare_instances: int = 0,
 ) -> Candidate:
@@ -135,7 +136,7 @@ def with_standby(
         spare: systems beyond the need of the load.
         unit: what fails at once. An instance that spans several systems is down when one of them
             is.
-        asked: probability that enough units work; None to add none for it.
+        availability: probability that enough units work; None to add none for it.
         failures: how units fail; None where that is not known.
         spare_instances: instances beyond the need of the load.
 
@@ -150,8 +151,8 @@ def with_standby(
     instances = min(serving.instances, math.ceil(round(load / candidate.sized_rate, 9)))
     needed = serving.systems if unit == "system" else instances
     systems = max(candidate.systems, fleet.holding(instances + spare_instances).systems)
-    if failures is not None and asked is not None:
-        units = failures.standing(needed, asked)
+    if failures is not None and availability is not None:
+        units = failures.standing(needed, availability)
         systems = max(systems, units if unit == "system" else fleet.holding(units).systems)
     whole = fleet.of(systems)
     standing = systems if unit == "system" else whole.instances
@@ -163,7 +164,7 @@ def with_standby(
         mtbf_hours=None if failures is None else failures.mtbf_hours,
         repair_hours=None if failures is None else failures.repair_hours,
         repairers=None if failures is None else failures.repairers,
-        asked=asked,
+        asked=availability,
         availability=None if failures is None else failures.availability(standing, needed),
     )
     more = (candidate.headroom_to_saturation + 1) * whole.instances / candidate.instances - 1
@@ -176,18 +177,18 @@ def with_standby(
 
 
 def standing_by(
-    needed: int, unit: Unit, reserve: Reserve, asked: float | None, extra: int = 0
+    needed: int, unit: Unit, reserve: Reserve, availability: float | None, extra: int = 0
 ) -> Standby:
     """The units of a fleet, such as the systems of one kind, with standby ones for failures, and
     ``extra`` in any case.
 
-    ``needed`` carry the peak; enough work with the probability ``asked``. Raises InputError: the
-    repairers cannot keep up.
+    ``needed`` carry the peak; enough work with the probability ``availability``. Raises InputError:
+    the repairers cannot keep up.
     """
     failures = reserve.failures
     standing = needed + extra
-    if failures is not None and asked is not None:
-        standing = max(standing, failures.standing(needed, asked))
+    if failures is not None and availability is not None:
+        standing = max(standing, failures.standing(needed, availability))
     return Standby(
         unit=unit,
         needed=needed,
@@ -201,16 +202,16 @@ def standing_by(
 
 
 def _confidence(
-    sure: Confidence | None, known: Standby, spare: int, failures: Failures | None
+    sure: Confidence | None, standby: Standby, spare: int, failures: Failures | None
 ) -> Confidence | None:
     """The systems at each confidence, with standby systems for each of these numbers."""
     if sure is None:
         return None
 
     def grown(count: int) -> int:
-        if known.unit == "system" and failures is not None and known.asked is not None:
-            return max(count, failures.standing(count - spare, known.asked))
-        return count + known.extra_systems
+        if standby.unit == "system" and failures is not None and standby.asked is not None:
+            return max(count, failures.standing(count - spare, standby.asked))
+        return count + standby.extra_systems
 
     return replace(
         sure,
@@ -220,25 +221,33 @@ def _confidence(
     )
 
 
-def shifted(found: Sensitivity | None, extra: int) -> Sensitivity | None:
+def shifted(sensitivity: Sensitivity | None, extra: int) -> Sensitivity | None:
     """The sensitivity with standby systems added to every number of systems: as many as of the plan
     itself.
     """
-    if found is None or not extra:
-        return found
+    if sensitivity is None or not extra:
+        return sensitivity
 
-    def more(one: Changed) -> Changed:
-        return one if one.systems is None else replace(one, systems=one.systems + extra)
+    def more(changed: Changed) -> Changed:
+        return (
+            changed
+            if changed.systems is None
+            else replace(changed, systems=changed.systems + extra)
+        )
 
     swings = tuple(
-        replace(swing, low=more(swing.low), high=more(swing.high)) for swing in found.swings
+        replace(swing, low=more(swing.low), high=more(swing.high)) for swing in sensitivity.swings
     )
     relaxed = (
         None
-        if found.relaxed is None
-        else replace(found.relaxed, systems=found.relaxed.systems + extra)
+        if sensitivity.relaxed is None
+        else replace(sensitivity.relaxed, systems=sensitivity.relaxed.systems + extra)
     )
-    spreads = tuple(replace(spread, answer=more(spread.answer)) for spread in found.spreads)
+    spreads = tuple(replace(spread, answer=more(spread.answer)) for spread in sensitivity.spreads)
     return replace(
-        found, systems=found.systems + extra, swings=swings, relaxed=relaxed, spreads=spreads
+        sensitivity,
+        systems=sensitivity.systems + extra,
+        swings=swings,
+        relaxed=relaxed,
+        spreads=spreads,
     )

@@ -213,13 +213,13 @@ def _between(low: float, high: float, below: float, above: float) -> float:
 
 
 def _sped_up(
-    runs: Runs, instance: Instance, slo: Slo, replayed: Replayed, most: float
+    runs: Runs, instance: Instance, slo: Slo, replayed: Replayed, most_rps: float
 ) -> tuple[float, Limit | None]:
-    """The highest mean of the recording that one instance holds, up to ``most``, and what breaks
-    above it; in requests per second.
+    """The highest mean of the recording that one instance holds, up to ``most_rps``, and what
+    breaks above it; in requests per second.
     """
     recording = replayed.recording
-    low, high, binds = recording.mean_rps, max(most, recording.mean_rps), None
+    low, high, binds = recording.mean_rps, max(most_rps, recording.mean_rps), None
     for half in range(HALVINGS + 1):
         rate = high if half == 0 else math.sqrt(low * high)
         faster = Replayed(recording=recording.at_mean(rate), lengths=replayed.lengths)

@@ -170,9 +170,9 @@ def factors_at(errors: Mapping[str, StepErrors], p: float) -> Slowdown:
     )
 
 
-def levels(asked: float) -> tuple[float, ...]:
+def levels(confidence: float) -> tuple[float, ...]:
     """The confidences that a plan names: 50, 80 and 95 %, and the requested one."""
-    return tuple(sorted({*BESIDE, asked}))
+    return tuple(sorted({*BESIDE, confidence}))
 
 
 # A step model whose steps take longer by a factor, to see what an error of the step model would

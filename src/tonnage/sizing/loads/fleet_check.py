@@ -176,7 +176,7 @@ def fleet_record(
 
 
 def runs_of(
-    instance: Instance, held: RecordedSessions, seed: int, runs: Runs | None
+    instance: Instance, sessions: RecordedSessions, seed: int, runs: Runs | None
 ) -> Callable[[int, int], Requests]:
     """What happens to so many recorded sessions on one instance of a fleet, for each place in it:
     other sessions at other seeds.
@@ -184,11 +184,11 @@ def runs_of(
 
     def run(clients: int, place: int) -> Requests:
         drawn = instance.traffic.seed + SEED_STEP + MOST_TOGETHER * seed + place
-        requests = session_requests(held, clients * held.pace, len(ANSWERS) - 1)
+        requests = session_requests(sessions, clients * sessions.pace, len(ANSWERS) - 1)
 
         def made() -> Requests:
             return session_run(
-                instance.tiered, held, clients, requests, seed=drawn, alone_ns=instance.alone_ns
+                instance.tiered, sessions, clients, requests, seed=drawn, alone_ns=instance.alone_ns
             )
 
         return made() if runs is None else runs.once((instance, "sessions", clients, drawn), made)

@@ -316,11 +316,11 @@ class Instance:
             / self.step.tokens_per_step
         )
 
-    def saturation_estimate(self, *, found: bool = True) -> float:
+    def saturation_estimate(self, *, prefix_found: bool = True) -> float:
         """Closed form: requests per second with the batch always full, prefills riding along;
-        ``found``: a cache finds what is shared.
+        ``prefix_found``: a cache finds what is shared.
         """
-        return self._busy(self.computed if found else self.traffic.isl.mean)
+        return self._busy(self.computed if prefix_found else self.traffic.isl.mean)
 
     def steady_estimate(self) -> float:
         """Closed form: requests per second that an instance completes with what its cache can keep
@@ -330,7 +330,7 @@ class Instance:
         since: the longer pauses are, and the more conversations there are, the fewer.
         """
         sharing = self.traffic.sharing
-        low, high = self.saturation_estimate(found=False), self.saturation_estimate()
+        low, high = self.saturation_estimate(prefix_found=False), self.saturation_estimate()
         if sharing is None or not self.knobs.prefix_caching or not sharing.follows or low >= high:
             return high
         isl, osl = self.traffic.isl.mean, self.traffic.osl.mean

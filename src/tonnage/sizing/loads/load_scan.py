@@ -281,9 +281,9 @@ class LoadScan:
         return Broken(rate=on_lattice(place), summary=summary, limit=worst_limit(summary, slo))
 
 
-def used_at(seen: Seen, slo: Slo) -> float:
+def used_at(latencies: Seen, slo: Slo) -> float:
     """The largest share of a limit that a run used; without end where it was not steady."""
-    return strain(seen.summary, slo) if seen.growth <= 1.0 else math.inf
+    return strain(latencies.summary, slo) if latencies.growth <= 1.0 else math.inf
 
 
 def between(low: int, high: int) -> int:

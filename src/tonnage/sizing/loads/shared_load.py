@@ -252,18 +252,18 @@ def _contents_of_blocks(
     return recording.contents(range(len(isl)))
 
 
-def _single(workload: Workload, arrivals: OpenLoop, asked: Sessions, seed: int) -> Trace:
+def _single(workload: Workload, arrivals: OpenLoop, sessions: Sessions, seed: int) -> Trace:
     """Requests that follow no other, in exactly the asked share of which a shared prefix is
     first.
     """
     base = balanced_trace(replace(workload, sessions=None), arrivals, seed)
     rng, count = np.random.default_rng([seed, 5]), len(base)
-    prefix = rng.integers(0, asked.prefixes, count)
-    prefix[rng.permutation(count)[round(asked.prefix_share * count) :]] = -1
-    isl = base.isl + np.where(prefix >= 0, asked.prefix_tokens, 0)
+    prefix = rng.integers(0, sessions.prefixes, count)
+    prefix[rng.permutation(count)[round(sessions.prefix_share * count) :]] = -1
+    isl = base.isl + np.where(prefix >= 0, sessions.prefix_tokens, 0)
     nobody = np.full(count, -1)
     drawn = Drawn(session=np.arange(count), isl=isl, osl=base.osl, pause_ps=nobody, prefix=prefix)
-    return replace(base, isl=isl, contents=contents_of(drawn, asked.prefix_tokens))
+    return replace(base, isl=isl, contents=contents_of(drawn, sessions.prefix_tokens))
 
 
 def _scheduled(

@@ -36,8 +36,8 @@ class TwoPools(Instance):
 
     def __init__(
         self,
-        one: Instance,
-        other: Instance,
+        prefill_instance: Instance,
+        decode_instance: Instance,
         prefill: int,
         decode: int,
         *,
@@ -47,22 +47,32 @@ class TwoPools(Instance):
         """Put two pools of one model and traffic together; a GPU sends ``bytes_s`` to the other
         pool, layer by layer with ``overlap``.
         """
-        self.one, self.other, self.prefill, self.decode = one, other, prefill, decode
+        self.one, self.other, self.prefill, self.decode = (
+            prefill_instance,
+            decode_instance,
+            prefill,
+            decode,
+        )
         self.deployment, self.traffic, self.memory, self.knobs = (
-            one.deployment,
-            one.traffic,
-            one.memory,
-            one.knobs,
+            prefill_instance.deployment,
+            prefill_instance.traffic,
+            prefill_instance.memory,
+            prefill_instance.knobs,
         )
         self.spec, self.computed, self.batch, self.shared = (
-            one.spec,
-            one.computed,
-            other.batch,
+            prefill_instance.spec,
+            prefill_instance.computed,
+            decode_instance.batch,
             None,
         )
-        self.link = link_between(one.memory, other.memory, bytes_s=bytes_s, overlap=overlap)
-        self.in_flight = decode * other.in_flight
-        self.alone_e2e_s = self.unloaded_ttft_s() + one.traffic.osl.mean * other.unloaded_tpot_s()
+        self.link = link_between(
+            prefill_instance.memory, decode_instance.memory, bytes_s=bytes_s, overlap=overlap
+        )
+        self.in_flight = decode * decode_instance.in_flight
+        self.alone_e2e_s = (
+            self.unloaded_ttft_s()
+            + prefill_instance.traffic.osl.mean * decode_instance.unloaded_tpot_s()
+        )
 
     def unloaded_ttft_s(self) -> float:
         """Closed form: a prompt of mean length alone, its transfer, and the first step of its
@@ -71,9 +81,9 @@ class TwoPools(Instance):
         sent = self.link.bytes_of(round(self.traffic.isl.mean)) / self.link.bytes_s
         return self.one.unloaded_ttft_s() + float(sent) + self.other.unloaded_tpot_s()
 
-    def saturation_estimate(self, *, found: bool = True) -> float:
+    def saturation_estimate(self, *, prefix_found: bool = True) -> float:
         """Closed form: requests per second that the busier pool completes; prompts share nothing,
-        whatever is ``found``.
+        whatever is ``prefix_found``.
         """
         decoded = decodes_at_most(self.other, math.inf, self.other.batch)
         return min(self.prefill * prefills_at_most(self.one, self.link), self.decode * decoded)
@@ -152,17 +162,21 @@ class TwoPools(Instance):
         return 1
 
 
-def prefills_at_most(one: Instance, link: KvLink) -> float:
+def prefills_at_most(prefill: Instance, link: KvLink) -> float:
     """Closed form: prompts per second of an instance with every step as full as the budget allows,
     or as many as its links send.
     """
-    c, isl, budget = one.step.coefficients, one.traffic.isl.mean, one.knobs.max_num_tokens
+    c, isl, budget = (
+        prefill.step.coefficients,
+        prefill.traffic.isl.mean,
+        prefill.knobs.max_num_tokens,
+    )
     token = min(
         batch_seconds(c, tokens, 1) / tokens
         for tokens in {budget, max(1, budget // 2), max(1, budget // 4)}
     )
     sent = float(link.bytes_of(round(isl))) / link.bytes_s
-    return one.deployment.parallelism.dp / max(
+    return prefill.deployment.parallelism.dp / max(
         isl * token + 0.5 * isl * isl * float(c[ATTENTION]), sent
     )
 
@@ -174,33 +188,33 @@ def step_of(token_s: float, osl: float) -> float:
     return token_s * (osl - 1) / (osl - 2) if osl > 2 else math.inf
 
 
-def decodes_at_most(other: Instance, token_s: float, held: int) -> float:
+def decodes_at_most(decode: Instance, token_s: float, requests: int) -> float:
     """Closed form: requests per second of a decode instance whose ranks hold so many requests,
     where a token takes so long at most.
     """
-    osl, low, high = other.traffic.osl.mean, 1, held + 1
+    osl, low, high = decode.traffic.osl.mean, 1, requests + 1
     while high - low > 1:
         half = (low + high) // 2
-        low, high = (half, high) if _decode_s(other, half) <= token_s else (low, half)
+        low, high = (half, high) if _decode_s(decode, half) <= token_s else (low, half)
     return (
-        other.deployment.parallelism.dp
+        decode.deployment.parallelism.dp
         * low
-        / (max(osl - 1, 1e-9) * min(_decode_s(other, low), token_s))
+        / (max(osl - 1, 1e-9) * min(_decode_s(decode, low), token_s))
     )
 
 
-def room_for(other: Instance) -> int:
+def room_for(decode: Instance) -> int:
     """Requests that a rank of a decode instance holds at most: halfway through their outputs on
     average.
     """
-    traffic, memory = other.traffic, other.memory
+    traffic, memory = decode.traffic, decode.memory
     middle = math.ceil(traffic.isl.mean + traffic.osl.mean / 2)
-    return max(1, min(memory.blocks // memory.request_blocks(middle), other.knobs.max_batch_size))
+    return max(1, min(memory.blocks // memory.request_blocks(middle), decode.knobs.max_batch_size))
 
 
-def _decode_s(other: Instance, batch: int) -> float:
+def _decode_s(decode: Instance, batch: int) -> float:
     """Seconds of a step in which so many requests decode, halfway through their outputs."""
-    c, traffic = other.step.coefficients, other.traffic
+    c, traffic = decode.step.coefficients, decode.traffic
     return batch_seconds(c, batch, batch) + context_seconds(c, batch) * batch * (
         traffic.isl.mean + traffic.osl.mean / 2
     )

@@ -233,7 +233,7 @@ def _systems_at(sized: Sized, level: float) -> int | None:
     return max(settled, sized.systems) if level > decided else min(settled, sized.systems)
 
 
-def _chance(sized: Sized, found: Mapping[float, int | None]) -> float:
+def _chance(sized: Sized, systems_by_level: Mapping[float, int | None]) -> float:
     """The chance that the systems meet the limits, in whole per mille: that of the highest
     percentile of the errors at which they do.
 
@@ -241,10 +241,13 @@ def _chance(sized: Sized, found: Mapping[float, int | None]) -> float:
     evenly, in logarithms, with the time of a step.
     """
     contender, needed = sized.contender, sized.contender.load / sized.instances
-    named = {level: contender.slowdown(level) for level in (*found, SURELY)}
+    named = {level: contender.slowdown(level) for level in (*systems_by_level, SURELY)}
     rates: dict[float, float] = {}
     for level in sorted(named):
-        enough = found.get(level) is not None and (found[level] or 0) <= sized.systems
+        enough = (
+            systems_by_level.get(level) is not None
+            and (systems_by_level[level] or 0) <= sized.systems
+        )
         rates[level] = contender.capacity(sized.instances, named[level], care=QUICK).rate
         rates[level] = max(rates[level], needed) if enough else rates[level]
         if rates[level] < needed:
@@ -258,12 +261,12 @@ def _chance(sized: Sized, found: Mapping[float, int | None]) -> float:
     return low / 1e3
 
 
-def _between(known: Mapping[float, float], factor: float) -> float:
+def _between(rates: Mapping[float, float], factor: float) -> float:
     """The rate at a factor, linear in logarithms between known ones, made to fall with it; beyond
     them in proportion to 1/factor.
     """
     points: list[tuple[float, float]] = []
-    for at, rate in sorted(known.items()):
+    for at, rate in sorted(rates.items()):
         points.append((at, min(rate, points[-1][1]) if points else rate))
     if factor <= points[0][0]:
         return points[0][1] * points[0][0] / factor

@@ -314,14 +314,16 @@ class Contender:
         """
         return self.running, self.standing_for(instances), rate
 
-    def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:
+    def recorded(
+        self, capacity: Capacity, most_requests: int
+    ) -> tuple[Instance, float, NDArray[np.int64]]:
         """An instance that ends the load of ``capacity``, the requests per second that come to it,
         and its steps, at most so many.
         """
         instance, rate = self.running, capacity.rate
         requests = instance.requests_of(rate, QUICK)
-        key = (instance, "steps", rate, requests, most)
-        steps = self.runs.once(key, lambda: instance.recorded(rate, requests, most).steps)
+        key = (instance, "steps", rate, requests, most_requests)
+        steps = self.runs.once(key, lambda: instance.recorded(rate, requests, most_requests).steps)
         return instance, rate, steps
 
     def saturation(self, slowdown: Slowdown | None = None) -> float:

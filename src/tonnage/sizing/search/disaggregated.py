@@ -90,15 +90,15 @@ def poolable(question: Question, prepared: Sequence[Ready | Rejected]) -> list[R
     ]
 
 
-def _poolable(one: Ready) -> Ready | Rejected:
-    deployment = one.trial.deployment
+def _poolable(ready: Ready) -> Ready | Rejected:
+    deployment = ready.trial.deployment
     if deployment.parallelism.pp > 1:
-        return one.trial.rejected(
+        return ready.trial.rejected(
             CannotRun(error="two pools are not simulated with pipeline stages")
         )
     if deployment.knobs.scheduler == "static":
-        return one.trial.rejected(CannotRun(error="two pools need in-flight batching"))
-    return one
+        return ready.trial.rejected(CannotRun(error="two pools need in-flight batching"))
+    return ready
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,11 +151,11 @@ class PooledContender(Contender):
 
         return self.runs.once((base, "pools", split, bytes_s, pools.overlap), made)
 
-    def standing(self, base: Instance, instances: int, most: int = STAND) -> TwoPools:
-        """The pools that stand for so many instances, at most ``most`` of them, in the shares of
-        ``split``.
+    def standing(self, base: Instance, instances: int, most_pools: int = STAND) -> TwoPools:
+        """The pools that stand for so many instances, at most ``most_pools`` of them, in the shares
+        of ``split``.
         """
-        together = min(instances, most)
+        together = min(instances, most_pools)
         prefill = self._prefill(together)
         return self.pools(base, (prefill, together - prefill), instances)
 
@@ -203,7 +203,9 @@ class PooledContender(Contender):
             capacity = broken_alone(pools.single_client(), slo) or find_capacity(
                 self.runs, pools, slo, above=floor, care=care, near=capacity.rate
             )
-        return self._as_asked(slower_capacity(_each(capacity, together), slower.steps), slower, slo)
+        return self._as_asked(
+            slower_capacity(_per_instance(capacity, together), slower.steps), slower, slo
+        )
 
     def needed(
         self,
@@ -288,7 +290,9 @@ class PooledContender(Contender):
         pools = self.standing(self.running, instances)
         return pools, 1, rate * (pools.prefill + pools.decode)
 
-    def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:
+    def recorded(
+        self, capacity: Capacity, most_requests: int
+    ) -> tuple[Instance, float, NDArray[np.int64]]:
         """An instance of the pool that ends the load, what comes to it, and its steps; arguments as
         of ``Contender.recorded``.
 
@@ -311,7 +315,7 @@ class PooledContender(Contender):
             return (
                 computing,
                 rate,
-                computing.recorded(rate, computing.requests_of(rate, QUICK), most).steps,
+                computing.recorded(rate, computing.requests_of(rate, QUICK), most_requests).steps,
             )
         decoder, rate, isl, osl = (
             self.runs.instance(decode_worker(instance.deployment), instance.traffic),
@@ -412,24 +416,26 @@ class PooledAtPeak(FleetAtPeak):
         return fleet_seen(self.runs, pools, self.rate * together / count, 1, router, seed=seed)
 
 
-def _sides(found: Capacity, prompts: bool) -> tuple[int, int]:
+def _sides(capacity: Capacity, prompts: bool) -> tuple[int, int]:
     """Whether more prefill instances or fewer would carry more, by the limit that ends the load; by
     ``prompts`` where it is neither's.
     """
-    reason = found.reason
+    reason = capacity.reason
     if isinstance(reason, BrokenEarly | BrokenAtAnyLoad):
         metric: str = reason.breach.limit.metric
     else:
         metric = (
-            "" if found.binds is None or found.binds.limit is None else found.binds.limit.metric
+            ""
+            if capacity.binds is None or capacity.binds.limit is None
+            else capacity.binds.limit.metric
         )
     more = metric == "ttft" or (metric not in PER_TOKEN and prompts)
     return (1, -1) if more else (-1, 1)
 
 
-def _each(found: Capacity, instances: int) -> Capacity:
+def _per_instance(capacity: Capacity, instances: int) -> Capacity:
     """The load of all instances, over their number."""
-    reason = found.reason
+    reason = capacity.reason
     if isinstance(reason, BrokenEarly):
         reason = replace(reason, requests_per_second=reason.requests_per_second / instances)
     elif isinstance(reason, AboveSaturation):
@@ -439,5 +445,8 @@ def _each(found: Capacity, instances: int) -> Capacity:
             most=reason.most / instances,
         )
     return replace(
-        found, rate=found.rate / instances, concurrency=found.concurrency / instances, reason=reason
+        capacity,
+        rate=capacity.rate / instances,
+        concurrency=capacity.concurrency / instances,
+        reason=reason,
     )

@@ -145,12 +145,12 @@ class Search:
     only: bool = False
     learned: Learned = field(default_factory=Learned)
 
-    def key(self, one: Sized) -> tuple[float, ...]:
+    def key(self, sized: Sized) -> tuple[float, ...]:
         """The sort key of deployments: first whether one reaches the confidence, then by the aim,
         then in the order of the trials.
         """
-        unsure = one.level is None or one.level < self.question.confidence
-        return (unsure, *self.aim.key(one), one.ready.place)
+        unsure = sized.level is None or sized.level < self.question.confidence
+        return (unsure, *self.aim.key(sized), sized.ready.place)
 
     def answer(self) -> Answer:
         """Find what carries the load on the fewest GPUs, or answers soonest on hardly more.
@@ -206,7 +206,7 @@ class Search:
             winners, verdict, never = self._checked(saving)
             failed |= never
         other_rows = (
-            [*quick, *search._others(contenders, winners[0], outcomes)]
+            [*quick, *search._best_of_others(contenders, winners[0], outcomes)]
             if winners and self.rows
             else []
         )
@@ -328,15 +328,17 @@ class Search:
         ranking = [*remaining[:1], *(row for row in ranking if row not in remaining[:1])]
         return ranking, verdicts.get(ranking[0].ready.place) if ranking else None, failed
 
-    def _comes_first(self, one: Sized, rivals: list[Sized], systems: int) -> bool:
+    def _comes_first(self, sized: Sized, rivals: list[Sized], systems: int) -> bool:
         """Whether a deployment on so many systems still comes before the next best."""
         return (
             not rivals
             or not isinstance(self.aim, FewestGpus)
-            or self.key(replace(one, systems=systems)) < self.key(rivals[0])
+            or self.key(replace(sized, systems=systems)) < self.key(rivals[0])
         )
 
-    def _saving(self, contenders: list[Contender], best: Sized, asked: list[Sized]) -> list[Sized]:
+    def _saving(
+        self, contenders: list[Contender], best: Sized, finalists: list[Sized]
+    ) -> list[Sized]:
         """What the contest found, with others that need fewer GPUs than the best, whose fleet took
         more; empty if no other does.
         """
@@ -348,17 +350,17 @@ class Search:
         )
         better = {row.ready.place: row for row in rivals if row.gpus < best.gpus}
         return (
-            sorted(({row.ready.place: row for row in asked} | better).values(), key=self.key)
+            sorted(({row.ready.place: row for row in finalists} | better).values(), key=self.key)
             if better
             else []
         )
 
-    def _surer(self, others: list[Sized], best: Sized) -> list[Sized]:
+    def _surer(self, finalists: list[Sized], best: Sized) -> list[Sized]:
         """Those of short runs that would do better than the best, sized in full: its fleet took
         more, or their knobs do.
         """
         contest = Contest(search=self, level=best.level, care=self.care)
-        better = [row for row in others if row.care == QUICK and self.key(row) < self.key(best)]
+        better = [row for row in finalists if row.care == QUICK and self.key(row) < self.key(best)]
         sized = [contest.attempt(row.contender, best=None) for row in better]
         return [row for row in sized if isinstance(row, Sized)]
 
@@ -387,8 +389,8 @@ class Search:
         learned = Learned(shares=shares_of(list(kept.values())))
         search = replace(self, rows=False, only=True, workers=1, care=QUICK, learned=learned)
 
-        def alone(one: Sized) -> Sized | None:
-            answer = replace(search, seeds=(one.ready,)).answer().best
+        def alone(sized: Sized) -> Sized | None:
+            answer = replace(search, seeds=(sized.ready,)).answer().best
             if answer is None or (answer.level or 0.0) < (best.level or 0.0):
                 return None
             checked, _, _ = self._checked([answer])
@@ -396,7 +398,7 @@ class Search:
 
         return {row.ready.place: answer for row, answer in parallel(alone, shown, self.workers)}
 
-    def _others(
+    def _best_of_others(
         self, contenders: list[Contender], best: Sized, outcomes: dict[int, Outcome]
     ) -> list[Sized]:
         """The best deployment of every other GPU type, and on the best one's type that of every
@@ -489,12 +491,12 @@ class Contest:
             [outcome for outcome in self.outcomes.values() if isinstance(outcome, Sized)]
         )
 
-        def key(one: Contender) -> tuple[bool, Key, int]:
-            allowed = one.bound(self._slowdown(one)) * (one.share or 1.0)
+        def key(contender: Contender) -> tuple[bool, Key, int]:
+            allowed = contender.bound(self._slowdown(contender)) * (contender.share or 1.0)
             return (
-                one.ready.place != first,
-                self.search.aim.at_best(one, allowed),
-                one.ready.place,
+                contender.ready.place != first,
+                self.search.aim.at_best(contender, allowed),
+                contender.ready.place,
             )
 
         return sorted((expecting(contender, shares) for contender in contenders), key=key)
@@ -511,23 +513,23 @@ class Contest:
             default=None,
         )
 
-    def _note(self, one: Contender, outcome: Outcome) -> None:
+    def _note(self, contender: Contender, outcome: Outcome) -> None:
         """Keep the outcome of a deployment, of several with different knobs the best."""
-        before = self.outcomes.get(one.ready.place)
+        before = self.outcomes.get(contender.ready.place)
         if not isinstance(before, Sized) or (
             isinstance(outcome, Sized) and self.search.key(outcome) < self.search.key(before)
         ):
-            self.outcomes[one.ready.place] = outcome
+            self.outcomes[contender.ready.place] = outcome
 
-    def _slowdown(self, one: Contender) -> Slowdown:
-        return one.as_asked if self.level is None else one.slowdown(self.level)
+    def _slowdown(self, contender: Contender) -> Slowdown:
+        return contender.as_asked if self.level is None else contender.slowdown(self.level)
 
-    def _at_most(self, one: Contender, slowdown: Slowdown) -> float:
+    def _at_most(self, contender: Contender, slowdown: Slowdown) -> float:
         """Requests per second that an instance cannot exceed, by closed forms and what it carried
         in a question that differs little.
         """
-        return one.bound(slowdown) * min(
-            MARGIN * self.search.learned.most.get(one.ready.trial.deployment, 1.0), 1.0
+        return contender.bound(slowdown) * min(
+            MARGIN * self.search.learned.most.get(contender.ready.trial.deployment, 1.0), 1.0
         )
 
     def most(
@@ -554,33 +556,38 @@ class Contest:
             )
         return shares
 
-    def attempt(self, one: Contender, best: Sized | None, needed: float | None = None) -> Outcome:
+    def attempt(
+        self, contender: Contender, best: Sized | None, needed: float | None = None
+    ) -> Outcome:
         """The deployment at its fewest systems, or why it is left out; ``needed`` in place of what
         it has to carry to be the best.
         """
-        slowdown, gpus = self._slowdown(one), one.ready.trial.deployment.parallelism.gpus
+        slowdown, gpus = (
+            self._slowdown(contender),
+            contender.ready.trial.deployment.parallelism.gpus,
+        )
         needed = (
             needed
             if needed is not None
             else 0.0
             if best is None
-            else self.search.aim.rate_to_beat(one, best)
+            else self.search.aim.rate_to_beat(contender, best)
         )
         if not self.search.prune:
             needed *= IN_FULL
-        elif best is not None and (bound := self._at_most(one, slowdown)) <= needed:
+        elif best is not None and (bound := self._at_most(contender, slowdown)) <= needed:
             enough = needed / gpus if math.isfinite(needed) else None
             return Outdone(
                 at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=enough
             )
         aim = self.search.aim
         sizing = (
-            aim.sized(one, slowdown, needed, self.care)
+            aim.sized(contender, slowdown, needed, self.care)
             if isinstance(aim, MostLoad)
-            else one.needed(slowdown, above=needed, care=self.care)
+            else contender.needed(slowdown, above=needed, care=self.care)
         )
         if isinstance(aim, ShortestAnswers) and isinstance(sizing, tuple):
-            sizing = aim.counted(one, slowdown, sizing, self.care)
+            sizing = aim.counted(contender, slowdown, sizing, self.care)
         if not isinstance(sizing, tuple):
             if isinstance(sizing, BrokenEarly) and best is not None and needed > 0.0:
                 rate = sizing.requests_per_second
@@ -592,13 +599,14 @@ class Contest:
                 )
             return sizing
         systems, capacity = sizing
-        if self.level is not None and not self._reaches(one, capacity, systems):
+        if self.level is not None and not self._reaches(contender, capacity, systems):
             return NotSure(
-                breach=one.alone_at(slowdown), step_factor=slowdown.steps / one.as_asked.steps
+                breach=contender.alone_at(slowdown),
+                step_factor=slowdown.steps / contender.as_asked.steps,
             )
         settled = replace(
-            one.settled_on(systems, slowdown),
-            share=capacity.rate / bound if (bound := one.bound(slowdown)) else 0.0,
+            contender.settled_on(systems, slowdown),
+            share=capacity.rate / bound if (bound := contender.bound(slowdown)) else 0.0,
         )
         return Sized(
             contender=settled, level=self.level, systems=systems, capacity=capacity, care=self.care
@@ -614,7 +622,7 @@ class Contest:
         for contender in self._near(contenders):
             best = self._best()
             needed = self._worth(contender)
-            if prune and self._most(contender) <= needed:
+            if prune and self._most_rps(contender) <= needed:
                 continue
             self.tuned.add(contender.ready.place)
             start = self.attempt(contender, best, needed) if prune else None
@@ -655,43 +663,47 @@ class Contest:
                 return
             used = min(used, strained)
 
-    def _reaches(self, one: Contender, capacity: Capacity, systems: int) -> bool:
+    def _reaches(self, contender: Contender, capacity: Capacity, systems: int) -> bool:
         """Whether what is left at the confidence is more than next to nothing of what is
         predicted.
         """
         if (
-            capacity.rate >= LEAST * one.bound(one.as_asked)
-            or one.question.offline
-            or not one.question.limits
+            capacity.rate >= LEAST * contender.bound(contender.as_asked)
+            or contender.question.offline
+            or not contender.question.limits
         ):
             return True
-        predicted = one.capacity(
-            one.layout.of(systems).instances, above=capacity.rate / LEAST, care=QUICK
+        predicted = contender.capacity(
+            contender.layout.of(systems).instances, above=capacity.rate / LEAST, care=QUICK
         )
         return predicted.reason is not None or capacity.rate >= LEAST * predicted.rate
 
-    def _most(self, one: Contender) -> float:
+    def _most_rps(self, contender: Contender) -> float:
         """Requests per second that an instance of a deployment cannot exceed with any knobs: hardly
         more than it completes when busy, unless more front ends would let it.
         """
-        slowdown, outcome = self._slowdown(one), self.outcomes[one.ready.place]
-        if tries_front_ends(one, one.bound(slowdown)):
-            return one.bound(slowdown)
+        slowdown, outcome = self._slowdown(contender), self.outcomes[contender.ready.place]
+        if tries_front_ends(contender, contender.bound(slowdown)):
+            return contender.bound(slowdown)
         busy = (
-            one.saturation(slowdown)
+            contender.saturation(slowdown)
             if isinstance(outcome, Sized)
-            else CLOSED * one.instance.saturation_estimate() / slowdown.steps
+            else CLOSED * contender.instance.saturation_estimate() / slowdown.steps
         )
-        return min(one.bound(slowdown), BUSIER * busy)
+        return min(contender.bound(slowdown), BUSIER * busy)
 
-    def _worth(self, one: Contender) -> float:
+    def _worth(self, contender: Contender) -> float:
         """Requests per second that an instance has to carry with other knobs for these to save a
         system.
         """
         best, aim = self._best(), self.search.aim
         if best is None:
             return 0.0
-        return aim.rate_to_save(one, best) if self.search.prune else aim.rate_to_beat(one, best)
+        return (
+            aim.rate_to_save(contender, best)
+            if self.search.prune
+            else aim.rate_to_beat(contender, best)
+        )
 
     def _near(self, contenders: Sequence[Contender]) -> list[Contender]:
         """The deployments that need the fewest GPUs, or came nearest to it, among deployments that
@@ -705,18 +717,23 @@ class Contest:
         ]
         if not self.search.prune:
             return tried
-        tried = [contender for contender in tried if self._most(contender) > self._worth(contender)]
+        tried = [
+            contender for contender in tried if self._most_rps(contender) > self._worth(contender)
+        ]
         return sorted(tried, key=self._distance)[:TUNED]
 
-    def _distance(self, one: Contender) -> tuple[float, int]:
+    def _distance(self, contender: Contender) -> tuple[float, int]:
         """How far a deployment is from needing the fewest GPUs: by how much a limit breaks at the
         load that it would have to carry.
         """
-        outcome, best = self.outcomes[one.ready.place], self._best()
+        outcome, best = self.outcomes[contender.ready.place], self._best()
         if isinstance(outcome, Sized) and outcome is not best:
-            outcome = self.attempt(one, best)
-        needed = 0.0 if best is None else self.search.aim.rate_to_beat(one, best)
-        return (1.0 if isinstance(outcome, Sized) else _used(outcome, needed), one.ready.place)
+            outcome = self.attempt(contender, best)
+        needed = 0.0 if best is None else self.search.aim.rate_to_beat(contender, best)
+        return (
+            1.0 if isinstance(outcome, Sized) else _used(outcome, needed),
+            contender.ready.place,
+        )
 
 
 def _used(outcome: Outcome | None, needed: float) -> float:
@@ -732,24 +749,27 @@ def _used(outcome: Outcome | None, needed: float) -> float:
     )
 
 
-def _outnumbered(one: Sized, best: Sized) -> Rejected:
+def _outnumbered(sized: Sized, best: Sized) -> Rejected:
     """A deployment that was sized and needs more GPUs than the best."""
-    exactly = one.gpus_exact / one.ready.trial.system.gpus
+    exactly = sized.gpus_exact / sized.ready.trial.system.gpus
     reason = NeedsMoreGpus(
-        gpus=one.gpus, systems_exact=exactly, other=best.ready.trial.identity, other_gpus=best.gpus
+        gpus=sized.gpus,
+        systems_exact=exactly,
+        other=best.ready.trial.identity,
+        other_gpus=best.gpus,
     )
-    return one.ready.trial.rejected(reason)
+    return sized.ready.trial.rejected(reason)
 
 
-def _not_sure(one: Sized) -> Rejected:
+def _not_sure(sized: Sized) -> Rejected:
     """A deployment that short runs had found to carry the load with the confidence, and that by
     itself does not.
     """
     breach, times = (
-        one.contender.alone_at(one.slowdown),
-        one.slowdown.steps / one.contender.as_asked.steps,
+        sized.contender.alone_at(sized.slowdown),
+        sized.slowdown.steps / sized.contender.as_asked.steps,
     )
-    return one.ready.trial.rejected(NotSure(breach=breach, step_factor=times))
+    return sized.ready.trial.rejected(NotSure(breach=breach, step_factor=times))
 
 
 def alone(question: Question, candidate: Candidate, runs: Runs) -> Sized | None:

@@ -168,7 +168,7 @@ def _prepared(question: Question, runs: Runs) -> list[Ready | Rejected]:
     ]
 
 
-def _with_what_fits(question: Question, trial: Trial, found: Ready | Rejected) -> Ready | Rejected:
+def _with_what_fits(question: Question, trial: Trial, ready: Ready | Rejected) -> Ready | Rejected:
     """A deployment without room for the longest request, and what has room in its place."""
     isl, osl = (
         (question.pairs.longest, 0)
@@ -176,15 +176,15 @@ def _with_what_fits(question: Question, trial: Trial, found: Ready | Rejected) -
         else (question.isl.longest, question.osl.longest)
     )
     if (
-        isinstance(found, Ready)
-        or not isinstance(found.reason, CannotRun)
+        isinstance(ready, Ready)
+        or not isinstance(ready.reason, CannotRun)
         or holds(trial.deployment, isl, osl)
     ):
-        return found
+        return ready
     return replace(
-        found,
+        ready,
         reason=replace(
-            found.reason, error=found.reason.error + in_python(instead(trial.deployment, isl, osl))
+            ready.reason, error=ready.reason.error + in_python(instead(trial.deployment, isl, osl))
         ),
     )
 

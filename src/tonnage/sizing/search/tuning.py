@@ -90,14 +90,14 @@ PER_TOKEN = ("tpot", "itl")
 """Metrics of the time from one token to the next."""
 
 
-def tries_front_ends(one: Contender, rate: float) -> bool:
+def tries_front_ends(contender: Contender, rate: float) -> bool:
     """Whether several front ends are tried, because one is busy for much of its time at a rate."""
-    busy = one.instance.front_end_busy(rate)
-    return "front_ends" in one.question.free_moves and busy > FRONT_END_BUSY
+    busy = contender.instance.front_end_busy(rate)
+    return "front_ends" in contender.question.free_moves and busy > FRONT_END_BUSY
 
 
 def variants(
-    one: Contender, outcome: Sized | Reason, *, everything: bool = False
+    contender: Contender, outcome: Sized | Reason, *, everything: bool = False
 ) -> list[list[Ready]]:
     """The deployment with other knobs that may carry more, by the ways that lead further and
     further from its own.
@@ -106,31 +106,31 @@ def variants(
     """
     bound = _ends(outcome)
     smaller, larger = everything or bound in PER_TOKEN, everything or bound not in PER_TOKEN
-    rate = one.bound(one.as_asked)
-    in_flight = math.inf if everything else LOADED * rate * one.instance.alone_e2e_s
+    rate = contender.bound(contender.as_asked)
+    in_flight = math.inf if everything else LOADED * rate * contender.instance.alone_e2e_s
     moves = [
         move
-        for move in one.question.free_moves
-        if move != "front_ends" or tries_front_ends(one, rate)
+        for move in contender.question.free_moves
+        if move != "front_ends" or tries_front_ends(contender, rate)
     ]
     ways = []
-    for settings in _ways(one.ready, moves, smaller=smaller, larger=larger):
+    for settings in _ways(contender.ready, moves, smaller=smaller, larger=larger):
         way = []
         for knobs in settings:
-            deployment = replace(one.ready.trial.deployment, knobs=knobs)
+            deployment = replace(contender.ready.trial.deployment, knobs=knobs)
             if (
-                knobs.max_batch_size < one.ready.trial.deployment.knobs.max_batch_size
+                knobs.max_batch_size < contender.ready.trial.deployment.knobs.max_batch_size
                 and knobs.max_batch_size > in_flight
             ):
                 continue  # so many requests are never there at once
             try:
-                instance = one.runs.instance(deployment, one.instance.traffic)
+                instance = contender.runs.instance(deployment, contender.instance.traffic)
             except InputError:
                 continue
             way.append(
                 replace(
-                    one.ready,
-                    trial=replace(one.ready.trial, deployment=deployment),
+                    contender.ready,
+                    trial=replace(contender.ready.trial, deployment=deployment),
                     instance=instance,
                 )
             )

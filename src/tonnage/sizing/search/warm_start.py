@@ -35,31 +35,31 @@ class Learned:
     relief: Mapping[Deployment, float] = field(default_factory=dict)
 
 
-def shares_of(found: Sequence[Sized]) -> Shares:
+def shares_of(deployments: Sequence[Sized]) -> Shares:
     """The shares of deployments that were sized."""
-    return tuple((sized.ready.trial.deployment, sized.contender.share) for sized in found)
+    return tuple((sized.ready.trial.deployment, sized.contender.share) for sized in deployments)
 
 
-def expecting(one: Contender, known: Shares) -> Contender:
+def expecting(contender: Contender, shares: Shares) -> Contender:
     """The contender with the share of its nearest relative; with none where no relative is
     known.
     """
-    if not known:
-        return one
-    d = one.ready.trial.deployment
-    alike, share = max((_alike(d, deployment), share) for deployment, share in known)
+    if not shares:
+        return contender
+    d = contender.ready.trial.deployment
+    alike, share = max((_alike(d, deployment), share) for deployment, share in shares)
     share = share if alike[0] else 0.0
-    return one if share == one.share else replace(one, share=share)
+    return contender if share == contender.share else replace(contender, share=share)
 
 
-def _alike(one: Deployment, other: Deployment) -> tuple[bool, ...]:
+def _alike(deployment: Deployment, base: Deployment) -> tuple[bool, ...]:
     """The properties that two deployments share, beginning with what changes the share most."""
-    a, b = one.parallelism, other.parallelism
+    a, b = deployment.parallelism, base.parallelism
     same = (
-        one.engine == other.engine,
+        deployment.engine == base.engine,
         a == b,
-        one.precision == other.precision,
-        one.gpu == other.gpu,
+        deployment.precision == base.precision,
+        deployment.gpu == base.gpu,
     )
     return ((a.dp > 1, a.pp > 1) == (b.dp > 1, b.pp > 1), *same)
 
@@ -73,7 +73,7 @@ FURTHER = 1.3
 lower: that is as a limit 1.25 times as loose."""
 
 
-def most_of(one: Contender, outcome: Sized | Behind, slowdown: Slowdown) -> float:
+def most_of(contender: Contender, outcome: Sized | Behind, slowdown: Slowdown) -> float:
     """The share of what closed forms allow that a deployment carries at most, also in a question
     that differs little; 1 if not known.
 
@@ -82,14 +82,16 @@ def most_of(one: Contender, outcome: Sized | Behind, slowdown: Slowdown) -> floa
     if isinstance(outcome, Sized):
         limit = None if outcome.capacity.binds is None else outcome.capacity.binds.limit
         return (
-            outcome.capacity.rate / one.bound(slowdown)
+            outcome.capacity.rate / contender.bound(slowdown)
             if limit is None or limit.metric in FORESEEN
             else 1.0
         )
     times = max((outcome.breach.value_ms or 0.0) / outcome.breach.limit.milliseconds, 1.0)
     if times < FURTHER and outcome.breach.limit.metric not in FORESEEN:
         return 1.0
-    looser = tuple(replace(limit, seconds=times * limit.seconds) for limit in one.question.slo)
+    looser = tuple(
+        replace(limit, seconds=times * limit.seconds) for limit in contender.question.slo
+    )
     return outcome.requests_per_second / replace(
-        one, question=replace(one.question, slo=looser)
+        contender, question=replace(contender.question, slo=looser)
     ).bound(slowdown)

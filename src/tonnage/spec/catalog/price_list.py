@@ -148,7 +148,7 @@ class _Reading:
     def changes(self, base: Prices, raw: Mapping[str, Any], where: str) -> dict[str, Any]:
         """The prices that the list sets, by field of ``Prices``."""
         changes: dict[str, Any] = {}
-        self._known(raw, KEYS, where)
+        self._check_keys(raw, KEYS, where)
         for key in (*FIGURES, *OPTIONAL):
             if key in raw:
                 changes[key] = self._general(raw[key], key, _joined(where, key))
@@ -324,7 +324,7 @@ class _Reading:
                     "source": f"estimate: the price of {like}; {raw[like]['source']}",
                 }
             )
-            self._known(row, (*API_KEYS, "hosts", "source", "date"), path)
+            self._check_keys(row, (*API_KEYS, "hosts", "source", "date"), path)
             both = [self._token_price(row, key, path) for key in API_KEYS]
             if both[0] and both[1]:
                 into, out = (
@@ -355,7 +355,7 @@ class _Reading:
         neither.
         """
         parts = raw if isinstance(raw, dict) else {"value": raw}
-        self._known(parts, PARTS, path)
+        self._check_keys(parts, PARTS, path)
         middle = parts.get("value")
         ends = [parts.get("low", middle), parts.get("high", middle)]
         numbers = {
@@ -394,12 +394,14 @@ class _Reading:
             return None
         if raw <= 0:
             self.problems.append(
-                f"{path}: {_said(raw)} is zero or less; write a number above 0, or none to leave"
-                " it out"
+                f"{path}: {_number_text(raw)} is zero or less; write a number above 0, or none to"
+                " leave it out"
             )
             return None
         if raw > MOST:
-            self.problems.append(f"{path}: {_said(raw)} is above {MOST:g}; write the price in USD")
+            self.problems.append(
+                f"{path}: {_number_text(raw)} is above {MOST:g}; write the price in USD"
+            )
             return None
         return float(raw)
 
@@ -422,7 +424,7 @@ class _Reading:
             self.problems.append(f"{path}: {error}")
             return None
 
-    def _known(self, raw: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
+    def _check_keys(self, raw: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
         self.problems += [
             f"{_joined(where, key)}: unknown key; one of: {', '.join(keys)}"
             for key in raw
@@ -446,7 +448,7 @@ def _turned(low: float, typical: float | None, high: float) -> str:
     return f"{typical:g} is outside {low:g} to {high:g}; write a value within the range"
 
 
-def _said(number: float) -> str:
+def _number_text(number: float) -> str:
     """Write a number for a message; a whole number may have more digits than a float can hold."""
     return f"{number:g}" if abs(number) < 10**300 else "a number of more than 300 digits"
 
