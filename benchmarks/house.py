@@ -70,14 +70,12 @@ def statements(tree: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> int
 
 
 def stored(tree: ast.Module) -> Iterator[str]:
-    """The names of the variables that a file stores, once for each place; arguments are not among
-    them.
-    """
-    yield from (
-        node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    )
+    """The names of the variables that a file stores, once for each place, and of its arguments."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
 
 
 def unspoken(tree: ast.Module) -> Counter[str]:
@@ -171,7 +169,7 @@ def main() -> None:
     total = sum(sum(counter.values()) for counter in silent.values())
     print(f"statements of src, docstrings not counted: {count:,} in {len(files)} files")
     print(
-        f"variables named by pronouns or participles: {total:,} of {names:,}, {total / names:.1%}"
+        f"variables and arguments named by pronouns or participles: {total:,} of {names:,}, {total / names:.1%}"
     )
     print(f"ternaries per 1,000 statements: {1000 * ternaries / count:.1f}")
     print(f"modules with a test file of their name: {tested} of {modules}, {tested / modules:.0%}")

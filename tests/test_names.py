@@ -20,8 +20,8 @@ from benchmarks.house import UNSPOKEN, stored, trees, unspoken
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "tonnage"
 
-MOST_UNSPOKEN = 94
-"""Variables named by pronouns or participles (``./benchmark house --names``); it may only fall."""
+MOST_UNSPOKEN = 130
+"""Variables and arguments named by pronouns or participles (``./benchmark house --names``); it may only fall."""
 
 DOTTED = re.compile(r"``?([a-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?``?")
 OF_A_FILE = re.compile(r"\.(?:cc|cfg|cpp|csv|html|jsonl?|js|md|parquet|pbtxt|py|toml|txt|yaml)$")
@@ -55,7 +55,7 @@ def test_variables_named_by_pronouns_and_participles_only_become_fewer() -> None
         ("rates = [one.rate for one in runs]", 1),
         ("for found, other in pairs: pass", 2),
         ("if (left := room()): pass", 1),
-        ("def f(one): return one", 0),
+        ("def f(one): return one", 1),
         ("run.found = 1", 0),
         ("row = given", 0),
     ],
