@@ -250,6 +250,32 @@ def test_short_memory_is_one_line(verb: str, run_folder: Path, tmp_path: Path) -
         assert "damaged" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "{}.json"],
+        [
+            "serve",
+            "--engine",
+            "vllm",
+            "--model",
+            "llama-3.1-8b",
+            "--checkpoint",
+            "/{}",
+            "--dry-run",
+        ],
+        ["serve", "--engine", "vllm", "--model", "/{}", "--dry-run"],
+    ],
+)
+def test_a_name_of_5000_letters_is_refused_by_every_command(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([word.format("9" * 5_000) for word in words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("tonnage: ")
+    assert len(line) < 1_000
+
+
 @pytest.mark.parametrize("name", ["model", "gpu", "trace", "isl", "coefficients", "prices"])
 @pytest.mark.parametrize("text", ["9" * 300, "/" + "9" * 5_000 + ".csv"])
 def test_a_text_that_is_too_long_for_a_file_is_refused_as_any_other(name: str, text: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.serve.asked_servers import served
 from tests.serve.engines import Asking, ask
+from tonnage.serve.routes import RANK, _rank
 from tonnage.serve.server import in_thread
 
 
@@ -91,3 +92,7 @@ def test_what_cannot_be_written_or_is_too_deep_is_a_bad_request(text: str) -> No
             )[0]
             == 200
         )  # a pair is no lone one
+
+
+def test_a_path_that_is_too_long_for_a_folder_is_none_of_this_machine() -> None:
+    assert _rank("long", "9" * 5_000) == RANK

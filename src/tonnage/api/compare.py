@@ -8,6 +8,7 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -319,7 +320,7 @@ def _documents(source: str) -> list[object]:
     """The answers of a Prometheus that a file holds, as one JSON value or one a line; none where it
     is something else.
     """
-    if not source.lower().endswith((".json", ".jsonl")) or not Path(source).is_file():
+    if not source.lower().endswith((".json", ".jsonl")) or not isfile(source):
         return []
     text = read_text(source, "the history")
     for part in (text, f"[{','.join(line for line in text.splitlines() if line.strip())}]"):

@@ -182,8 +182,11 @@ def _open_streams() -> None:
 
 def _output_lost(error: OSError) -> int:
     """The exit code where standard output takes no more, as its reader has left or its disk is
-    full; other errors are raised again.
+    full, or where a text is too long for the name of a file; other errors are raised again.
     """
+    if error.errno == errno.ENAMETOOLONG:
+        name = str(error.filename)[:40]
+        return _fail(f"'{name}…' is longer than the name of a file; shorten it", BAD_INPUT)
     reader_left = isinstance(error, BrokenPipeError)
     if not reader_left and (
         error.filename is not None or error.errno not in (errno.ENOSPC, errno.EBADF, errno.EIO)

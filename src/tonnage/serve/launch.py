@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,9 @@ def check_folder(text: str, *, where: str = "checkpoint") -> None:
     a hub pass.
     """
     path = Path(text)
-    if not path.is_dir():
+    if not isdir(path):
         if text.startswith(("/", "./", "../", "~")):
-            raise InputError(f"{option(where)}: there is no folder {text}")
+            raise InputError(f"{option(where)}: there is no folder {text[:200]}")
         return
     compiled = next((file.name for pattern in COMPILED for file in path.glob(pattern)), None)
     if compiled is not None:
@@ -52,7 +53,7 @@ def folder_bytes(text: str) -> int:
             for pattern in ("*.safetensors", "*.bin")
             for file in path.glob(pattern)
         )
-        if path.is_dir()
+        if isdir(path)
         else 0
     )
 

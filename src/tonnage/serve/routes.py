@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from itertools import count
+from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -254,7 +255,7 @@ def _body(kind: type[pydantic.BaseModel], body: Any) -> Any:
 
 def _rank(name: str, path: str) -> int:
     """The rank that an adapter's own configuration says, where its folder is on this machine."""
-    if not Path(path).is_dir():
+    if not isdir(path):
         return RANK
     try:
         return int(

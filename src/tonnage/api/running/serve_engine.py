@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
@@ -361,7 +362,7 @@ def _plan_command(engine_question: EngineAsked, choice: Planned) -> tuple[Comman
         named_checkpoint=engine_question.checkpoint,
     )
     loaded = checkpoint_loading.checkpoint
-    if loaded.startswith("/") and not checkpoint_loading.named and not Path(loaded).is_dir():
+    if loaded.startswith("/") and not checkpoint_loading.named and not isdir(loaded):
         unknown = (
             f"no published {pool.precision} checkpoint of {pool.model} is known that {pool.engine}"
             " reads"
@@ -548,7 +549,7 @@ def _model(engine_question: EngineAsked) -> tuple[Model, str]:
             f"{option('model')}: is needed; give a name of the catalog, the folder of a checkpoint,"
             f" or {option('plan')}"
         )
-    if Path(engine_question.model).is_dir():
+    if isdir(engine_question.model):
         launch.check_folder(engine_question.model, where="model")
         model = find_model(str(Path(engine_question.model) / "config.json"))
         return replace(
