@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from tonnage.report.plans.use_cases import use_cases_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.requests import COMPLETED
 from tonnage.sizing.background import (
+    HALVINGS,
+    STABLE,
     Job,
     as_stream,
     done_within,
@@ -181,3 +184,32 @@ class Carried:
 
     rate: float
     sized: Any
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A case of which a mixture looks at the rate alone."""
+
+    rate: float = 0.0
+
+
+class Room:
+    """A mixture that holds its limits while the job takes no more than 7.3 requests per second."""
+
+    def __init__(self, cases: list[Stream], by_priority: bool = False) -> None:
+        self.parts = [SimpleNamespace(saturation=10.0) for _ in cases]
+        self.cases = cases
+
+    def run(self, instances: int) -> Any:
+        return SimpleNamespace(holds=self.cases[-1].rate <= 7.3)
+
+
+def test_the_free_rate_is_the_highest_that_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tonnage.sizing.background.Mixture", Room)
+    job: Any = SimpleNamespace(case=Stream())
+    cases: Any = [Stream(4.0), Stream(0.0)]
+    most = 10 * (2 * STABLE - 0.4)
+    assert 7.3 - most / 2**HALVINGS <= free_rate(cases, job, 2) <= 7.3
+    few: Any = [Stream(10 * STABLE - 2.0)]
+    assert free_rate(few, job, 1) == pytest.approx(2.0)  # all that closed forms leave
+    assert free_rate([*few, *cases], job, 1) == 0.0
