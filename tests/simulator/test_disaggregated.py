@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tonnage.api import deployment_of
 from tonnage.perf.memory import memory_plan
 from tonnage.simulator.disaggregated import (
@@ -23,6 +25,9 @@ def test_the_link_is_nvlink_within_a_server_and_the_network_between():
         prefill=plan().prefill, decode=plan().decode, prefill_instances=4, decode_instances=8
     )
     assert apart.bytes_s == NETWORK_BYTES_S
+    assert apart.gpus == 12
+    wide = deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", tp=2, engine="vllm")
+    assert replace(apart, prefill=wide).gpus == 2 * 4 + 8
     assert plan(link_bytes_s=1e9).bytes_s == 1e9
     memory = memory_plan(plan().prefill)
     assert (
