@@ -715,7 +715,7 @@ def test_a_grid_of_steps_by_hand() -> None:
 
 @pytest.mark.usefixtures("by_round_numbers")
 def test_what_is_no_module_of_an_engine_is_refused() -> None:
-    kernels = small("minimax-m3", "fp8", "sglang", split=TWO)
+    kernels = small("minimax-m3", "fp8", "sglang", split=TWO, block_fp8=True)
     with pytest.raises(InputError, match="operation times of MSA on h200 in sglang; choose"):
         kernels._decoded(kernels.model.by_kind[-1].mixer, Step(0, 1, 4, 3072))
 
