@@ -524,6 +524,19 @@ SCALED = ("comm_step", "comm_small", "comm_large", "comm_token", "comm_slow", "s
                 "starved_from": OF_FOUR["starved_from"] * 3 / 4,
             },
         ),
+        # 1,040 = 16 · 65, 2,080 bytes of a token
+        (
+            {"hidden": 1040},
+            Parallelism(tp=4),
+            {},
+            OF_FOUR
+            | {name: OF_FOUR[name] * 1.04 for name in ("comm_small", "comm_token", "comm_slow")}
+            | {
+                name: OF_FOUR[name] / 1.04
+                for name in ("small_tokens", "slow_to", "starved_from", "starved_to")
+            }
+            | {"starved": OF_FOUR["starved"] * 65 / 125},
+        ),
         # 23 · 64: a block gets 23 of 24
         (
             {"hidden": 1472},
@@ -564,6 +577,12 @@ def test_the_largest_of_some_normal_draws_is_as_tables_have_it() -> None:
             "llama-3-8b",
             Parallelism(tp=1, pp=2),
             "pp: pipeline parallelism of 2 is not estimated here; use 1",
+        ),
+        (
+            "llama-3-8b",
+            Parallelism(tp=3),
+            "tp: llama-3-8b with 32 query and 8 key/value heads cannot be split over 3 GPUs;"
+            " use 1, 2, 4, 8, 16",
         ),
         ("deepseek-v3", Parallelism(tp=8, ep=0), "ep: must be 1 or more, not 0"),
         ("deepseek-v3", Parallelism(tp=8, dp=-1, ep=-2), "dp: must be 1 or more, not -2"),
