@@ -182,7 +182,7 @@ def concerned(graph: Any, file: str, line: int) -> list[str]:
     """The test files of a changed line: those that name what it is in, then the nearest of its room, then the nearest by imports.
 
     What begins with an underscore counts as named where a function of the file that uses it is.
-    Of the kernel and its reference, the one that compares them comes before all others, some of which run what is not compiled yet plain.
+    Of the kernel and its reference, the one that compares them uncompiled comes before all others, some of which run what is not compiled yet plain.
     """
     module = f"tonnage.{file.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
     steps = {module: 0, module.rpartition(".")[0]: 1}  # a policy is found by its name in the folder
@@ -233,7 +233,7 @@ def concerned(graph: Any, file: str, line: int) -> list[str]:
                 )
             )
     compared = (
-        "tests/simulator/kernel/test_run.py"
+        "tests/simulator/kernel/test_uncompiled.py"
         if file.startswith(("simulator/kernel/", "simulator/reference/"))
         else ""
     )

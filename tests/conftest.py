@@ -36,7 +36,7 @@ sizing/fleet/purchase plan/launch
 deploy/mixed sizing/fleet/mixed sizing/prefix_cache sizing/sensitivity
 page/worker api/question/horizon api/question/choice gateway/failures cli/saved_plans gateway/server
 sizing/fleet/autoscaling names sizing/search/search cli/first_screen cli/hostile_files
-sizing/planner spec/config_fields simulator/kernel/run evidence/calibrate deploy/monitoring
+sizing/planner spec/config_fields simulator/kernel/uncompiled evidence/calibrate deploy/monitoring
 bench/conversations bench/conductor bench/workers serve/app serve/transfer gateway/cli
 gateway/haproxy sizing/steadiness sizing/recorded_sessions cli/first_lines bench/measure layers
 watch/verify sizing/extrapolation simulator/services/batching bench/cli watch/deployment_status
@@ -46,7 +46,7 @@ cost/break_even sizing/services sizing/bounds api/question/objectives sizing/poo
 formats/invalid_runs prose workload/fit deploy/services laws/runs evidence/measurement watch/drift
 simulator/kernel/pools formats/changed_files api/recordings bench/intervals workload/description
 bench/sessions evidence/own_terms sizing/attainment cost/mixed plan/plan compress/refusals
-simulator/fleet simulator/tiers simulator/kernel/routing spec/recorded_lengths
+simulator/fleet simulator/tiers simulator/kernel/routing simulator/kernel/run spec/recorded_lengths
 """
 """The files of three seconds and more, or of few and long tests, about the longest first: none is
 left to one process at the end. Each without ``tests/``, ``test_`` and its ending."""

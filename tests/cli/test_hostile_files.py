@@ -228,6 +228,8 @@ def test_short_memory_is_one_line(verb: str, run_folder: Path, tmp_path: Path) -
         str({**names, "TRACE": examples / "code-completion.csv"}.get(word, word))
         for word in verb.split()
     ]
+    # nothing compiled yet, as on a new machine: LLVM once never returned there
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     for limit in (900_000, 700_000):
         command = [
             "sh",
@@ -239,8 +241,11 @@ def test_short_memory_is_one_line(verb: str, run_folder: Path, tmp_path: Path) -
             "tonnage",
             *words,
         ]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        assert ended.returncode in (0, 1), ended.stderr
+        ended = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=120
+        )
+        compiles = verb.startswith(("size", "calibrate"))
+        assert ended.returncode in ([1] if compiles else [0, 1]), ended.stderr
         assert bool(ended.stdout) == (ended.returncode == 0), ended.stdout
         if ended.returncode == 1:
             assert ended.stderr.splitlines()[-1].startswith(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
+from random import Random
 
 import pytest
 import yaml
@@ -331,6 +333,52 @@ def test_another_program_in_an_engines_place_is_a_fault(target: str, simulated: 
         engine["command"] = words
         faults = read_files({**files, name: yaml.safe_dump(document)}, service).faults
         assert any("its command is neither an engine's" in fault for fault in faults), faults
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_the_plans"),
+    [
+        ("--host 0.0.0.0 --port 8000", "--port 8000 --host 0.0.0.0", True),
+        ("serve --plan /etc/engine/plan.json", "serve", False),
+        ("--emulate vllm", "--emulate=vllm", True),
+        ("--port 8000", "--port=9000", True),
+        ("--emulate vllm", "--emulate sglang", False),
+        ("--port 8000 --served-model-name SERVED", "--port 8000 --engine-path /evil", False),
+        ("--port 8000", "--engine-path /evil", False),
+        ("serve", "serve serve", False),
+        ("serve", "tonnage serve", False),
+        ("--port 8000", "--port 8000 --coefficients /evil", False),
+        ("--port 8000", "--port 8000 --emulate vllm", False),
+        ("--instances 1", "", False),
+        ("--instances 1", "--instances", False),
+    ],
+)
+def test_a_simulated_engines_command_is_compared_by_option(
+    old: str, new: str, is_the_plans: bool
+) -> None:
+    files = target_files(deployed(dense("vllm-0.32"), "compose", simulated=True), "compose")
+    document = yaml.safe_load(files["compose.yaml"])
+    engine = document["services"]["instance-1"]
+    line = " ".join(engine["command"]).replace(engine["command"][-1], "SERVED")
+    assert old in line
+    engine["command"] = line.replace(old, new, 1).split()
+    service = deployed(dense("vllm-0.32"), "compose")
+    faults = read_files({**files, "compose.yaml": yaml.safe_dump(document)}, service).faults
+    named = [fault for fault in faults if "its command is neither an engine's" in fault]
+    assert (named == []) is is_the_plans, faults
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_order_of_a_simulated_engines_options_is_a_fault(seed: int) -> None:
+    files = target_files(deployed(dense(), "kubernetes", simulated=True), "kubernetes")
+    document = yaml.safe_load(files["deployment.yaml"])
+    (engine,) = document["spec"]["template"]["spec"]["containers"]
+    verb, *words = engine["args"]
+    pairs = list(zip(words[::2], words[1::2], strict=True))
+    Random(seed).shuffle(pairs)
+    engine["args"] = [verb, *chain.from_iterable(pairs)]
+    service = deployed(dense(), "kubernetes")
+    assert read_files({**files, "deployment.yaml": yaml.safe_dump(document)}, service).faults == ()
 
 
 def test_a_key_of_the_engines_file_and_a_flag_of_dynamos_worker_are_looked_up() -> None:

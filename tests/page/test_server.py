@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import html
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.page.guarded import TOKEN
+from tonnage.plan.plan import Plan
+from tonnage.report.plans.candidates import reason_text
 
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
@@ -44,6 +48,32 @@ def test_scripts_in_names_are_words(client: TestClient) -> None:
     ).text
     assert "<script>" not in faults
     assert "unknown model" in faults
+
+
+def test_an_estimate_where_one_request_breaks_the_limit_says_what_the_answer_says(
+    client: TestClient,
+) -> None:
+    question = {
+        "model": "llama-3.1-8b",
+        "gpu": "h100,l40s",
+        "precision": "fp8",
+        "tp": "1",
+        "engine": "vllm",
+        "isl": "2000",
+        "osl": "200",
+        "peak_rps": "5",
+    }
+    estimate = client.get("/size/estimate", params={**question, "ttft": "p95<=20ms"}).text
+    assert "No deployment meets the limits" in estimate
+    assert "≈" not in estimate
+    failed = re.findall(r"TTFT p95 [\d.]+ ms &gt; 20 ms", estimate)
+    assert len(failed) == 2
+    answer = client.get("/plan.json", params={**question, "ttft": "p95<=20ms"}).json()
+    reasons = [reason_text(rejected.reason) for rejected in Plan.from_json(answer).rejected]
+    assert sorted(reasons) == sorted(f"{html.unescape(text)} at any load" for text in failed)
+    part = client.get("/size/estimate", params={**question, "ttft": "p95<=100ms"}).text
+    assert re.search(r"≈ \d+ × dgx-h100", part)
+    assert re.findall(r"TTFT p95 [\d.]+ ms &gt; 100 ms", part)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tests.simulator.reference.examples import KNOBS, TICK, VLLM
 from tests.strategies import MS, SCHEDULERS, Run, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, UNFINISHED
+from tonnage.simulator import reference
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel import run
 from tonnage.simulator.request import CANCELLED, Happened, Request
@@ -69,6 +70,67 @@ def cuts(engine: Any, requests: list[Request], rng: np.random.Generator) -> Iter
     raise AssertionError("it does not end")
 
 
+def same_at_every_cut(kind: Any, r: Run, seed: int) -> None:
+    """A kind of engine and the reference, cut at the same instants, of which the same requests are
+    cancelled; nothing is lost."""
+    kernel, plain = engine_of(kind, r), engine_of(reference.Engine, r)
+    requests = requests_of(r.trace)
+    both = (cuts(engine, requests, np.random.default_rng(seed)) for engine in (kernel, plain))
+    chance, log = np.random.default_rng(seed + 1), []
+    for one, other in zip(*both, strict=True):
+        for name in ("ids", "at", "tokens", "status"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+        log += list(zip(one.ids.tolist(), one.tokens.tolist(), one.status.tolist(), strict=True))
+        if chance.integers(0, 3) == 0:
+            victim = int(chance.integers(0, len(requests)))
+            assert kernel.cancel(victim) == plain.cancel(victim)
+        assert kernel.next_event() == plain.next_event()
+        assert kernel.running.tolist() == plain.running
+        assert kernel.waiting.tolist() == plain.waiting
+        assert kernel.kv_blocks_free == plain.kv_blocks_free == r.kv_blocks - plain.kv_blocks_used
+        assert plain.kv_blocks_used == sum(job.blocks for job in plain.batcher.running)
+    assert_same(kernel.requests(), plain.requests())
+    ended = Counter(number for number, _, status in log if status != UNFINISHED)
+    assert max(ended.values(), default=1) == 1
+    assert len(ended) == len(requests)
+    assert kernel.kv_blocks_free == r.kv_blocks
+    assert len(kernel.running) == len(kernel.waiting) == 0
+    got = Counter()
+    for number, tokens, _ in log:
+        got[number] += tokens
+    done = {number for number, _, status in log if status == COMPLETED}
+    assert all(got[number] == requests[number].osl for number in done)
+    assert kernel.requests().gaps.sum() == sum(max(tokens - 1, 0) for tokens in got.values())
+
+
+def forgets_nothing_that_counts(kind: Any, r: Run, seed: int) -> None:
+    """Two engines of a kind, of which one forgets what has ended."""
+    rng = np.random.default_rng(seed)
+    keeps, forgets = (engine_of(kind, r) for _ in range(2))
+    coming, forgotten = requests_of(r.trace), 0
+    while coming or keeps.next_event() is not None:
+        until = keeps.now + int(rng.integers(1, 100 * MS))
+        while coming and coming[0].at <= until:
+            request = coming.pop(0)
+            for engine in (keeps, forgets):
+                engine.submit(request)
+        if rng.integers(0, 8) == 0 and len(keeps.waiting):
+            assert keeps.cancel(int(keeps.waiting[0])) == forgets.cancel(int(forgets.waiting[0]))
+        one, other = (engine.advance(until) for engine in (keeps, forgets))
+        for name in ("ids", "at", "tokens", "status"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        forgotten += forgets.forget()
+        assert keeps.running.tolist() == forgets.running.tolist()
+        assert keeps.waiting.tolist() == forgets.waiting.tolist()
+        assert keeps.preemptions() == forgets.preemptions()
+        assert (keeps.kv_blocks_used, keeps.queued) == (forgets.kv_blocks_used, forgets.queued)
+        assert keeps.queue.tolist() == forgets.queue.tolist()
+    whole, rest = keeps.requests(), forgets.requests()
+    assert len(whole) == len(rest) + forgotten
+    np.testing.assert_array_equal(whole.gaps, rest.gaps)
+    np.testing.assert_array_equal(whole.last_token_ns[forgotten:], rest.last_token_ns)
+
+
 @pytest.mark.parametrize("kind", ENGINES)
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @EASY
@@ -100,35 +162,7 @@ def test_the_kernel_is_the_reference_at_every_cut_and_nothing_is_lost_when_reque
     scheduler, data
 ):
     r = opened(data.draw(runs((scheduler,))))
-    seed = data.draw(st.integers(0, 2**32))
-    kernel, plain = (engine_of(kind, r) for kind in ENGINES)
-    requests = requests_of(r.trace)
-    both = (cuts(engine, requests, np.random.default_rng(seed)) for engine in (kernel, plain))
-    chance, log = np.random.default_rng(seed + 1), []
-    for one, other in zip(*both, strict=True):
-        for name in ("ids", "at", "tokens", "status"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-        log += list(zip(one.ids.tolist(), one.tokens.tolist(), one.status.tolist(), strict=True))
-        if chance.integers(0, 3) == 0:
-            victim = int(chance.integers(0, len(requests)))
-            assert kernel.cancel(victim) == plain.cancel(victim)
-        assert kernel.next_event() == plain.next_event()
-        assert kernel.running.tolist() == plain.running
-        assert kernel.waiting.tolist() == plain.waiting
-        assert kernel.kv_blocks_free == plain.kv_blocks_free == r.kv_blocks - plain.kv_blocks_used
-        assert plain.kv_blocks_used == sum(job.blocks for job in plain.batcher.running)
-    assert_same(kernel.requests(), plain.requests())
-    ended = Counter(number for number, _, status in log if status != UNFINISHED)
-    assert max(ended.values(), default=1) == 1
-    assert len(ended) == len(requests)
-    assert kernel.kv_blocks_free == r.kv_blocks
-    assert len(kernel.running) == len(kernel.waiting) == 0
-    got = Counter()
-    for number, tokens, _ in log:
-        got[number] += tokens
-    done = {number for number, _, status in log if status == COMPLETED}
-    assert all(got[number] == requests[number].osl for number in done)
-    assert kernel.requests().gaps.sum() == sum(max(tokens - 1, 0) for tokens in got.values())
+    same_at_every_cut(Engine, r, data.draw(st.integers(0, 2**32)))
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -193,26 +227,4 @@ def test_an_engine_that_forgets_what_has_ended_goes_on_as_one_that_does_not(
     scheduler, data
 ) -> None:
     r = opened(data.draw(runs((scheduler,))))
-    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    keeps, forgets = (engine_of(Engine, r) for _ in range(2))
-    coming, forgotten = requests_of(r.trace), 0
-    while coming or keeps.next_event() is not None:
-        until = keeps.now + int(rng.integers(1, 100 * MS))
-        while coming and coming[0].at <= until:
-            request = coming.pop(0)
-            for engine in (keeps, forgets):
-                engine.submit(request)
-        if rng.integers(0, 8) == 0 and len(keeps.waiting):
-            assert keeps.cancel(int(keeps.waiting[0])) == forgets.cancel(int(forgets.waiting[0]))
-        one, other = (engine.advance(until) for engine in (keeps, forgets))
-        for name in ("ids", "at", "tokens", "status"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-        forgotten += forgets.forget()
-        assert keeps.running.tolist() == forgets.running.tolist()
-        assert keeps.waiting.tolist() == forgets.waiting.tolist()
-        assert keeps.preemptions() == forgets.preemptions()
-        assert (keeps.kv_blocks_used, keeps.queued) == (forgets.kv_blocks_used, forgets.queued)
-    whole, rest = keeps.requests(), forgets.requests()
-    assert len(whole) == len(rest) + forgotten
-    np.testing.assert_array_equal(whole.gaps, rest.gaps)
-    np.testing.assert_array_equal(whole.last_token_ns[forgotten:], rest.last_token_ns)
+    forgets_nothing_that_counts(Engine, r, data.draw(st.integers(0, 1000)))

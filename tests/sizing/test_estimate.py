@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from tests.questions import contenders, question
+from tests.questions import best, contenders, question
 from tonnage.errors import InputError
+from tonnage.plan.reason import BrokenAtAnyLoad, NotSure
 from tonnage.sizing.estimate import Estimate, estimates
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.trial import MARGIN
@@ -34,6 +35,7 @@ def test_each_gpu_has_the_deployment_that_needs_the_fewest_of_them() -> None:
                 requests_per_second=pytest.approx(rate),
                 ttft_ms=pytest.approx(1e3 * one.instance.unloaded_ttft_s()),
                 tpot_ms=pytest.approx(1e3 * one.instance.unloaded_tpot_s()),
+                confidence=0.8,
             )
         )
     found = estimates(asked, Runs())
@@ -44,6 +46,52 @@ def test_each_gpu_has_the_deployment_that_needs_the_fewest_of_them() -> None:
         assert len(of_gpu) == 2
         assert one in of_gpu
         assert one.gpus == min(other.gpus for other in of_gpu)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"ttft": "p95<=14ms"},
+        {"ttft": "p95<=16ms"},  # TP 1 takes 19 ms alone, TP 2 15 ms
+        {"ttft": "p95<=24ms"},
+        {"ttft": None, "tpot": "p95<=2ms"},
+        {"ttft": None, "e2e": "p95<=300ms"},
+        {"isl": "1000+-400", "ttft": "p95<=20ms"},
+        {"isl": "1000+-400", "ttft": "p95<=40ms"},
+        {"ttft": "p95<=30ms", "gpu": "l40s,h100", "engine": "vllm"},
+    ],
+)
+def test_what_breaks_a_limit_alone_is_estimated_as_the_search_answers_it(
+    limits: dict[str, str | None],
+) -> None:
+    asked = question(**{"peak_rps": 5, **limits})
+    estimated = estimates(asked, Runs())
+    assert estimated
+    level = estimated[0].confidence
+    assert level in (asked.confidence, None)
+    alone = {
+        contender.ready.trial.identity: contender.capacity(
+            1, None if level is None else contender.slowdown(level)
+        ).reason
+        for contender in contenders(asked)
+    }
+    for estimate in estimated:
+        reason = alone[estimate.deployment]
+        if estimate.breach is None:
+            assert not isinstance(reason, BrokenAtAnyLoad | NotSure)
+            assert estimate.requests_per_second > 0
+            continue
+        assert isinstance(reason, BrokenAtAnyLoad | NotSure)
+        assert estimate.breach.limit == reason.breach.limit
+        assert estimate.breach.value_ms == pytest.approx(reason.breach.value_ms)
+        assert (estimate.systems, estimate.gpus, estimate.requests_per_second) == (0, 0, 0.0)
+        others = [alone[identity] for identity in alone if identity.gpu == estimate.deployment.gpu]
+        assert all(isinstance(other, BrokenAtAnyLoad | NotSure) for other in others)
+    if all(estimate.breach is not None for estimate in estimated):
+        with pytest.raises(LookupError):
+            best(asked)
+    else:
+        assert (level is None) == (best(asked).level != asked.confidence)
 
 
 def test_nothing_is_estimated_where_no_closed_form_speaks_and_bad_questions_are_refused() -> None:

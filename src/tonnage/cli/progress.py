@@ -15,7 +15,9 @@ from contextlib import contextmanager, nullcontext
 # only moves
 AFTER = "tuning knobs, simulating whole fleets, changing one input at a time"
 
-LEAST_BYTES = 500_000_000  # of addresses, for the simulation of fleets
+# Addresses that a process needs to compile the loops and to simulate a fleet; where LLVM gets no
+# more of them, it may never return, and glibc ends the process
+LEAST_BYTES = 2_000_000_000
 
 
 @contextmanager
@@ -85,17 +87,19 @@ def compile_if_needed(
     Args:
         fleet: whether the loop of fleets is needed as well, which a second process then compiles.
 
-    Raises MemoryError: for fleets this process may take less than ``LEAST_BYTES``, with which LLVM
-    never returned.
+    Raises MemoryError: what has to be compiled, or the simulation of fleets, needs
+    ``LEAST_BYTES``, and this process may take fewer.
     """
     from tonnage.cli.progress import fleet_compiled_beside
     from tonnage.simulator.kernel import is_compiled, warm_up
     from tonnage.simulator.kernel.compiler import SLOWER
     from tonnage.simulator.kernel.driven import loop_of
 
-    if fleet and 0 < resource.getrlimit(resource.RLIMIT_AS)[0] < LEAST_BYTES:
+    compiled = is_compiled(loop_of(shares=shares, ranks=ranks, grouped=grouped))
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 < limit < LEAST_BYTES and (fleet or not compiled):
         raise MemoryError
-    if is_compiled(loop_of(shares=shares, ranks=ranks, grouped=grouped)):
+    if compiled:
         return
     if not quiet:
         print(

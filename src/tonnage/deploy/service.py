@@ -48,6 +48,34 @@ def without(words: Sequence[str], *left_out: str) -> list[str]:
     ]
 
 
+VARYING = frozenset({"--port", "--served-model-name"})
+"""Options of the simulated engine whose values are not the same on each target."""
+
+
+def simulated_options(words: Sequence[str]) -> dict[str, str]:
+    """The options of a simulated engine's command, with or without its program. None where the
+    words are another command, an option has no value, or one is there twice.
+    """
+    arguments = iter(words[1:] if words and words[0] == "tonnage" else words)
+    if next(arguments, "") != "serve":
+        return {}
+    options: dict[str, str] = {}
+    for word in arguments:
+        flag, equals, value = word.partition("=")
+        value = value if equals else next(arguments, "")
+        if not flag.startswith("--") or flag in options or value[:1] in ("", "-"):
+            return {}
+        options[flag] = PLAN if value.endswith(f"/{PLAN}") else value
+    return options
+
+
+def is_simulated(options: Mapping[str, str], planned: Mapping[str, str]) -> bool:
+    """Whether the options are those of the plan's simulated engine, in whatever order."""
+    return options.keys() == planned.keys() and all(
+        options[flag] == value or flag in VARYING for flag, value in planned.items()
+    )
+
+
 LEADER = "$(LWS_LEADER_ADDRESS)"
 """Address of the first pod of a group, which LeaderWorkerSet puts into the environment of each;
 ``WORKER`` is a pod's own place."""

@@ -23,7 +23,13 @@ from tonnage.deploy.references import (
     secrets,
     unresolved,
 )
-from tonnage.deploy.service import PLAN, Service, service_of
+from tonnage.deploy.service import (
+    PLAN,
+    Service,
+    is_simulated,
+    service_of,
+    simulated_options,
+)
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.plan.launch import FILE
 from tonnage.plan.plan import Plan
@@ -297,13 +303,13 @@ def _engines(
         f"{service.interface.name} in the catalog ({service.interface.source.partition(' (')[0]},"
         f" {service.interface.date})"
     )
-    simulated = _simulated(replace(service, simulated=True).argv)
+    planned = simulated_options(replace(service, simulated=True).argv)
     for file, name, words, config in _commands(values, pods):
         wrong = service.interface.fault(words, config)
         if words and words[0][:1] != "-" and not _is_engine(words):
             wrong = (
                 ""
-                if _simulated(words) == simulated
+                if is_simulated(simulated_options(words), planned)
                 else "its command is neither an engine's nor that of the plan's simulated engine"
             )
         faults += [f"{file}: {name}: {wrong}"] if wrong else []
@@ -451,14 +457,6 @@ def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iter
     for file in values:
         if file.endswith("/1/model.json"):
             yield file, "vLLM's arguments", list(_as_flags(_first(values, file) or {})), {}
-
-
-def _simulated(words: Sequence[str]) -> list[str]:
-    """The words of a simulated engine without what targets write differently: the
-    program, the folder of the plan, the port and the served name, which are the last.
-    """
-    names = [PLAN if word.endswith(f"/{PLAN}") else word for word in words]
-    return [word for word in names[:-3] if word != "tonnage"]
 
 
 def _is_engine(words: Sequence[str]) -> bool:

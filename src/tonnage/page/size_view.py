@@ -31,7 +31,7 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.use_cases import UseCases
 from tonnage.report.document import Drawing, Facts, Table, section
 from tonnage.report.numbers import ABSENT, number
-from tonnage.report.plans.answer import title
+from tonnage.report.plans.answer import NO_ANSWER, title
 from tonnage.report.plans.comparison import compared
 from tonnage.report.plans.diff import diff_text, differences
 from tonnage.report.plans.figures import curve, curves, tornado
@@ -43,6 +43,7 @@ from tonnage.report.plans.plan_document import (
     plans_of,
     report,
 )
+from tonnage.report.plans.question import breach_text
 from tonnage.report.plans.screen import in_one
 from tonnage.report.plans.use_cases import use_cases_report, use_cases_sections
 from tonnage.report.writers.html import fragment, html
@@ -120,6 +121,12 @@ def _estimated(estimates: tuple[Estimate, ...], question: Mapping[str, Any]) -> 
     most_gpus = max(estimate.gpus for estimate in shown)
     rows, d = "", best.deployment
     for candidate in shown:
+        if candidate.breach is not None:
+            name = f'<span class="name">{escape(candidate.system)}</span>'
+            rows += (
+                f'<li>{name}<span class="fails">{escape(breach_text(candidate.breach))}</span></li>'
+            )
+            continue
         bar = (
             '<span class="track"><span class="fill'
             f' s{max(1, round(20 * candidate.gpus / most_gpus))}"></span></span>'
@@ -129,10 +136,15 @@ def _estimated(estimates: tuple[Estimate, ...], question: Mapping[str, Any]) -> 
             f' {escape(candidate.system)}</span>{bar}<span class="count">{candidate.gpus}'
             " GPUs</span></li>"
         )
+    headline, exactly = f"≈ {best.systems} × {best.system}", number(best.systems_exact) + " exactly"
+    if best.confidence is None:
+        exactly += ", as predicted: not with the confidence of the question"
+    if best.breach is not None:
+        headline, exactly = NO_ANSWER.capitalize(), f"nearest: {best.system}"
     return (
         f'<div data-query="{query}"><p class="tag">Estimate, closed forms, no queue</p><p'
-        f' class="headline">≈ {best.systems} × {escape(best.system)}</p><p'
-        f' class="detail">{number(best.systems_exact)} exactly · {escape(d.precision.upper())}, TP'
+        f' class="headline">{escape(headline)}</p><p'
+        f' class="detail">{escape(exactly)} · {escape(d.precision.upper())}, TP'
         f" {d.tp}, {escape(d.engine)} · alone: TTFT {number(best.ttft_ms)} ms, TPOT"
         f' {number(best.tpot_ms)} ms</p><ol class="ranking" aria-label="By type of'
         f' GPU">{rows}</ol><a class="jump" href="#simulated">simulated ↓</a></div>'

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 import pytest
@@ -40,27 +39,3 @@ def test_a_numba_without_its_extension_interface_is_refused_with_what_to_install
     done = python(f"{LACKS}import tonnage.simulator.kernel", tmp_path)
     assert "TonnageError" in done.stderr
     assert "pip install numba==" in done.stderr
-
-
-NOT_PARTS = {"asked", "choose", "drive", "write", "enter", "drive_fleet"}
-"""Functions without types that numba takes by other ways than a decorator."""
-
-
-@pytest.mark.parametrize("file", sorted(Path(compiler.__file__).parent.glob("*.py")), ids=str)
-def test_what_the_loops_call_is_compiled_with_them(file: Path) -> None:
-    """A function of the kernel without types is for compiled code alone, and says so; one that does
-    not is found out by numba only where a loop is compiled that calls it."""
-    if file.name in ("compiler.py", "quick_compiler.py"):
-        return
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.FunctionDef) and node.name not in NOT_PARTS:
-            arguments = node.args.args
-            typed = node.returns is not None or not arguments
-            decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
-            compiled = decorators in (
-                ["part()"],
-                ["called()"],
-                ["jitable()"],
-                ["njit(inline='always')"],
-            )
-            assert compiled != typed, node.name

@@ -1,9 +1,9 @@
 """The kernel as Python runs it, without numba: its files are read once more, under another name, beside
 a compiler that compiles nothing.
 
-What takes half a minute to compile (the loops of classes and of attention ranks) is compared with the
-reference in milliseconds this way, by the same functions. Whether numba takes them is another question,
-for the tests of what is compiled.
+What takes half a minute to compile (the loops of classes and of attention ranks, and those of fleets)
+is compared with the reference in milliseconds this way, by the same functions. Whether numba takes them
+is another question, for the tests of what is compiled.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from inspect import signature
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from tonnage.simulator import kernel
+from tonnage.simulator.kernel import driven
 
 NAME, HERE = "uncompiled_kernel", Path(str(kernel.__file__)).parent
 
@@ -40,39 +41,54 @@ class Note:
             record[name] = value
 
 
-class Notes(list[Note]):
-    """An array of records."""
+class Notes(list[Any]):
+    """An array of records, of one dimension or two; what is written to a place is copied there, so that
+    who has that record sees it."""
 
     def __init__(self, records: Any) -> None:
-        super().__init__(map(Note, records))
+        super().__init__(map(note_of, records))
         self.size = len(self)
+
+    def __setitem__(self, place: Any, note: Any) -> None:
+        vars(self[place]).update(vars(note))
 
     def back(self, records: Any) -> None:
         for note, record in zip(self, records, strict=True):
             note.back(record)
 
 
-PLACES = {"cfg": Note, "state": Note, "step": Note, "slots": Notes}
-"""Fields of a machine that are records."""
+def note_of(records: Any) -> Any:
+    """One record, or an array of them, with attributes."""
+    return Notes(records) if records.ndim else Note(records)
+
+
+PLACES = ("cfg", "state", "step", "slots", "idle")
+"""Fields of a machine, or of a fleet, that are records."""
+
+PARTS = ("cache", "ranks", "group", "groups")
+"""Fields with a part that has a note of its own."""
 
 
 def readable(m: Any) -> Any:
-    """A machine whose records have attributes."""
-    m = m._replace(**{name: kind(getattr(m, name)) for name, kind in PLACES.items()})
-    if m.cache is not None:
-        m = m._replace(cache=m.cache._replace(note=Note(m.cache.note)))
-    if m.ranks is not None:
-        m = m._replace(ranks=m.ranks._replace(note=Notes(m.ranks.note)))
-    return m
+    """A machine, or a fleet, whose records have attributes."""
+    there = {name: getattr(m, name, None) for name in (*PLACES, *PARTS)}
+    changed = {name: note_of(there[name]) for name in PLACES if there[name] is not None}
+    for name in PARTS:
+        part = there[name]
+        if part is not None and not isinstance(part.note, Notes):
+            changed[name] = part._replace(note=note_of(part.note))
+    return m._replace(**changed)
 
 
 def write_back(found: Any, m: Any) -> None:
+    """Write what has changed in the records where they came from."""
     for name in PLACES:
-        getattr(found, name).back(getattr(m, name))
-    if m.cache is not None:
-        found.cache.note.back(m.cache.note)
-    if m.ranks is not None:
-        found.ranks.note.back(m.ranks.note)
+        if hasattr(m, name):
+            getattr(found, name).back(getattr(m, name))
+    for name in PARTS:
+        part = getattr(m, name, None)
+        if part is not None and not isinstance(part.note, Notes):
+            getattr(found, name).note.back(part.note)
 
 
 MACHINES: dict[int, Any] = {}
@@ -86,32 +102,48 @@ class Loop:
         return 0
 
     def enter(self, _: int, m: Any, until: int, cancelled: int) -> None:
-        drive = import_module(f"{NAME}.lockstep").drive
         with np.errstate(over="ignore"):
             if m.group is None:
                 found = readable(m)
-                drive(found, until, cancelled)
+                advance_at(0, found, until, cancelled)
                 write_back(found, m)
                 return
             members = [MACHINES[at] for at in m.group.at.tolist()]
             note = Notes(m.group.note)
             for at, machine in zip(m.group.at.tolist(), members, strict=True):
                 MACHINES[at] = readable(machine._replace(group=m.group._replace(note=note)))
-            drive(MACHINES[int(m.group.at[0])], until, cancelled)
+            advance_at(0, MACHINES[int(m.group.at[0])], until, cancelled)
             for at, machine in zip(m.group.at.tolist(), members, strict=True):
                 write_back(MACHINES[at], machine)
                 MACHINES[at] = machine
 
 
+def advance_at(_: int, m: Any, until: int, cancelled: int) -> None:
+    """``compiler.advance_at``: there is one loop."""
+    import_module(f"{NAME}.lockstep").drive(m, until, cancelled)
+
+
+def drive_fleet(f: Any, *others: Any) -> None:
+    """``driven.drive_fleet``: its source, with the uncompiled files."""
+    body = driven._build_fleet(0)
+    names = {"by_reference": same, "routing": import_module(f"{NAME}.routing")}
+    found = readable(f)
+    with np.errstate(over="ignore"):
+        FunctionType(body.__code__, names, closure=body.__closure__)(found, *others)
+    write_back(found, f)
+
+
+def room_for(_: Any, at: Any) -> Any:
+    """``driven.room_for``: the addresses are numbers."""
+    at.ravel()[:] = np.arange(at.size)
+    return np.zeros((0, 0), np.int64)
+
+
 def grouped(ranks: Any, knobs: Any) -> list[Any]:
     """``driven.grouped``."""
-    memory = import_module(f"{NAME}.memory")
-    note, at = np.zeros(1, memory.GROUP), np.arange(len(ranks))
-    note["wait"], note["padded"] = (
-        knobs.rank_wait_steps,
-        knobs.graph_tokens if knobs.pads_ranks else -1,
-    )
-    machines = [m._replace(group=memory.Group(note, at, None)) for m in ranks]
+    group = import_module(f"{NAME}.memory").Group
+    note, at = driven.note_of(knobs, (1,)), np.arange(len(ranks))
+    machines = [m._replace(group=group(note, at, None)) for m in ranks]
     MACHINES.update(enumerate(machines))
     return machines
 
@@ -141,9 +173,18 @@ STANDS_IN: dict[str, dict[str, Any]] = {
         "two_forms": two_forms,
         "write_at": MACHINES.__setitem__,
         "reference_at": lambda address, _: MACHINES[int(address)],
-        "advance_at": None,
+        "advance_at": advance_at,
     },
-    "driven": {"grouped": grouped, "loop_for": lambda _: Loop(), "is_compiled": None},
+    "driven": {
+        "grouped": grouped,
+        "note_of": driven.note_of,
+        "room_for": room_for,
+        "drive": Loop(),
+        "drive_fleet": drive_fleet,
+        "loop_for": lambda _: Loop(),
+        "loop_of": lambda **_: Loop(),
+        "is_compiled": None,
+    },
 }
 """What the two files that know numba give the others."""
 
@@ -166,16 +207,23 @@ class Uncompiled(MetaPathFinder, Loader):
         if name in STANDS_IN:
             vars(module).update(STANDS_IN[name])
         elif name:
-            path = HERE / f"{name}.py"
+            path = (HERE.parent if name == "engine" else HERE) / f"{name}.py"
             text = self.changed.get(name) or path.read_text()
             text = text.replace("tonnage.simulator.kernel", NAME)
             text = text.replace("from numba import njit", f"from {NAME}.compiler import njit")
             exec(compile(text, str(path), "exec"), vars(module))
 
 
+def beside(run: ModuleType, name: str) -> Any:
+    """Another file of the uncompiled kernel."""
+    return import_module(f"{run.__package__}.{name}")
+
+
 @contextmanager
 def uncompiled(**changed: str) -> Iterator[Any]:
-    """The module ``run`` of the kernel, uncompiled; for files of these names other texts."""
+    """The module ``run`` of the kernel, uncompiled; for files of these names other texts.
+
+    ``beside`` has the others, and the engine that is driven from outside as ``engine``."""
     finder = Uncompiled(changed)
     sys.meta_path.insert(0, finder)
     try:

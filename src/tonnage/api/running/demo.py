@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from tonnage.bench.scrape import fetch
 from tonnage.csv_file import read_text
 from tonnage.deploy.compose import ROUTER
 from tonnage.deploy.plan_text import bench_lengths
-from tonnage.deploy.service import PLAN
+from tonnage.deploy.service import PLAN, is_simulated, simulated_options
 from tonnage.deploy.targets import deployed
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.evidence.replay import replay
@@ -361,7 +362,7 @@ def _engines(folder: Path, plan: Plan) -> tuple[list[Program], str]:
                 " one system"
             )
         raise InputError(f"{option('folder')}: {folder} holds no compose.yaml; {again}")
-    written = list(deployed(plan, "compose", simulated=True).argv[1:])
+    planned = simulated_options(deployed(plan, "compose", simulated=True).argv)
     programs, served = [], ""
     try:
         # with the merged keys that Compose's own reader takes
@@ -386,20 +387,16 @@ def _engines(folder: Path, plan: Plan) -> tuple[list[Program], str]:
     for name, (entrypoint, port, command) in instances.items():
         if entrypoint != ["tonnage"]:
             raise InputError(f"{option('folder')}: {name} in {file} is a real engine; {again}")
-        words = [PLAN if word.endswith(f"/{PLAN}") else word for word in command]
-        served = words[-1]
-        if words[:-1] != written[:-1] or CHECKPOINT_NAME.fullmatch(served) is None:
+        options = simulated_options(command)
+        served = options.get("--served-model-name", "")
+        if not is_simulated(options, planned) or CHECKPOINT_NAME.fullmatch(served) is None:
             raise InputError(
                 f"{option('folder')}: the command of {name} in {file} is not that of the plan's"
                 f" simulated engine; {again}"
             )
-        words[words.index(PLAN)] = str(folder / PLAN)
-        words[words.index("--port") + 1], words[words.index("--host") + 1] = str(port), HERE
-        programs.append(
-            Program(
-                name=name, argv=(sys.executable, "-m", "tonnage", *words), address=f"{HERE}:{port}"
-            )
-        )
+        options |= {"--plan": str(folder / PLAN), "--port": str(port), "--host": HERE}
+        words = (sys.executable, "-m", "tonnage", "serve", *chain.from_iterable(options.items()))
+        programs.append(Program(name=name, argv=words, address=f"{HERE}:{port}"))
     return programs, served
 
 

@@ -184,7 +184,7 @@ class Contender:
             if (
                 isinstance(reason, BrokenAtAnyLoad)
                 and slower.steps > self.as_asked.steps
-                and self._alone_as_predicted()
+                and self.meets_alone(self.as_asked)
             ):
                 reason = NotSure(breach=breach, step_factor=slower.steps / self.as_asked.steps)
         return replace(capacity, binds=binds, reason=reason)
@@ -205,9 +205,9 @@ class Contender:
         )
         return Breach(limit=limit_of(nearest), value_ms=value)
 
-    def _alone_as_predicted(self) -> bool:
-        """Whether a single client is inside the limits by the prediction as it is."""
-        return worst_limit(self.alone(), self.as_asked.tightened(self.question.limits)) is None
+    def meets_alone(self, slowdown: Slowdown) -> bool:
+        """Whether a single client is inside the limits, with times so much longer."""
+        return worst_limit(self.alone(), slowdown.tightened(self.question.limits)) is None
 
     def without(self, limit: Limit, instances: int) -> Capacity:
         """What each of so many instances would carry by the prediction as it is, if the question
