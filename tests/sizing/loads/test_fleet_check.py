@@ -23,7 +23,7 @@ from tonnage.plan.reason import BrokenOnManyInstances
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.fleet import routers_text
 from tonnage.results.metrics import Latencies
-from tonnage.simulator.spec import pooled, split_trace
+from tonnage.simulator.spec import pooled, rank_traces
 from tonnage.sizing.loads.fleet_check import (
     FleetAtPeak,
     Replayed,
@@ -44,11 +44,10 @@ from tonnage.spec.workload import OpenLoop
 few_parts = plans_with("routers")
 
 
-@pytest.mark.parametrize("split", ["random", "least-outstanding"])
-def test_every_request_is_served_by_one_instance(split: str) -> None:
+def test_every_request_is_served_by_one_instance() -> None:
     instance = contender(tp="1").instance
     trace = instance.workload(OpenLoop(rate=50.0), 300).trace(3)
-    parts = split_trace(trace, 7, split, seed=1)
+    parts = rank_traces(trace, 7)
     assert sum(len(part) for part in parts) == 300
     record = pooled([instance.serve(part) for part in parts])
     np.testing.assert_array_equal(record.due_ns, trace.due_ps // 1000)
