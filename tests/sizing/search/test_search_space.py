@@ -176,6 +176,14 @@ def test_every_setting_of_the_asker_is_a_deployment_with_the_others_as_they_are(
         ),
         ({"pp": "33"}, TooManyStages(pp=33, model="llama-3.1-8b", layers=32)),
         (
+            {"gpu": "h100-mig-3g.40gb", "tp": "2"},
+            CannotRun(error="MIG slices share no link; an instance takes one"),
+        ),
+        (
+            {"gpu": "h100-mig-3g.40gb", "model": "llama-3.1-70b", "pp": "1"},
+            CannotRun(error="weights 72.7 GB + 3.3 GB do not fit 1 × 40 GB; what fits: gpu h200"),
+        ),
+        (
             {"model": "llama-3.1-405b", "pp": "1"},
             CannotRun(
                 error="weights 410 GB + 5.2 GB do not fit 1 × 80 GB; what fits: tp 8, or gpu h200 tp 4"
