@@ -159,6 +159,23 @@ def test_a_confidence_at_which_next_to_nothing_is_carried_is_not_reached(
     assert contest()._reaches(free, capacity_of(rate), 20)
 
 
+def test_what_is_carried_as_predicted_is_looked_for_above_what_would_not_reach() -> None:
+    """1.9 are a fifth of 9.5; of a recording more may be found than was to be exceeded, or less."""
+    calls: list[Any] = []
+    for found_rps, reaches in ((9.6, False), (9.4, True)):
+        contender = sure()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                Sure,
+                "capacity",
+                lambda self, instances, rate=found_rps, **how: (
+                    calls.append((instances, how)) or capacity_of(rate)
+                ),
+            )
+            assert contest()._reaches(contender, capacity_of(1.9), 20) == reaches
+    assert calls == [(80, {"above": 1.9 / 0.2, "care": QUICK})] * 2
+
+
 def test_what_does_not_reach_a_confidence_says_so() -> None:
     contender = sure(carries=lambda instances: 0.4)
     with pytest.MonkeyPatch.context() as patch:
@@ -252,6 +269,38 @@ def test_pairs_are_tried_side_by_side_where_rows_are_wanted(
     waves = [after - before for before, after in zip(counts[::2], counts[1::2], strict=True)]
     assert waves == together
     assert set(meeting.outcomes) == set(range(5))
+
+
+@pytest.mark.parametrize("first", [None, 2])
+def test_what_remains_is_put_in_order_again_where_a_deployment_was_sized(first: Any) -> None:
+    """The second and the last of five are; the place that is named is tried by itself."""
+    ordered: list[Any] = []
+    done: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def in_order(self: Contest, contenders: list[Any], place: Any) -> list[Any]:
+            ordered.append(([contender.ready.place for contender in contenders], place))
+            return sorted(contenders, key=lambda contender: contender.ready.place != place)
+
+        def attempt(self: Contest, contender: Any, best: Any, needed: Any = None) -> Any:
+            place = contender.ready.place
+            return sized_of(contender, 20 + place, 5.0) if place in (1, 4) else behind()
+
+        patch.setattr(Contest, "_in_order", in_order)
+        patch.setattr(Contest, "attempt", attempt)
+        tuned: list[int] = []
+        patch.setattr(Contest, "tune", lambda self, contenders: tuned.append(len(contenders)))
+        steps = SimpleNamespace(expect=done.append, done=done.append)
+        meeting = contest(rows=first is not None, steps=steps)
+        rows = meeting.held([sure(place=place) for place in range(5)], first=first)
+        assert contest().held([], tune=True) == []
+    assert [row.ready.place for row in rows] == [1, 4]
+    assert done == [5, *["deployment"] * 5]
+    assert tuned == [5]
+    if first is None:
+        assert ordered == [([0, 1, 2, 3, 4], None), ([2, 3, 4], None)]
+    else:
+        assert ordered == [([0, 1, 2, 3, 4], 2), ([3, 4], 2)]
 
 
 def test_the_load_that_other_knobs_are_worth() -> None:
