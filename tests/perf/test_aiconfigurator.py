@@ -336,6 +336,11 @@ def test_the_steps_that_the_wheel_is_asked_for_by_hand(wheel: type[Handle]) -> N
     whole = aiconfigurator.timed_steps(d)
     assert len(whole) == 10 * 7 + (14 * 4 + 2 * 3 + 2) + 17 * 4
     assert max(s.prefill_tokens for s in whole) == 32_768
+    # powers of two, with those halfway between them from 192 to 6,144
+    alone = {s.prefill_tokens for s in whole if s.prefill_sequences == 1 and not s.decode_sequences}
+    assert alone == {2**n for n in range(4, 15)} | {3 * 2**n for n in range(6, 12)}
+    contexts = {s.context_tokens for s in whole if s.tokens == 1}
+    assert contexts == {1 + n for n in (128, 512, 1024, 2048, 4096, 8192, 16_384)}
     assert max(s.context_tokens for s in whole) == 512 * (16_384 + 64)
     assert aiconfigurator.described(d) == "aiconfigurator-core 0.12.0, h100_sxm vllm"
 
