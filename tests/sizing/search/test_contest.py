@@ -26,7 +26,8 @@ from tonnage.plan.reason import Behind, BrokenEarly, NeedsMoreGpus, NotSure, Out
 from tonnage.sizing.loads.confidence import Slowdown
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.progress import Steps
-from tonnage.sizing.search.objectives import FewestGpus, MostLoad
+from tonnage.sizing.search.deployment_capacity import Sized
+from tonnage.sizing.search.objectives import FewestGpus, MostLoad, ShortestAnswers
 from tonnage.sizing.search.search import (
     Contest,
     Search,
@@ -667,3 +668,34 @@ def test_short_runs_come_first_unless_all_runs_are_as_long(
         rows = contest(**changed).search._in_short_runs([sure()], 0.5)
     assert rows == ["row"] * contests
     assert calls == [(QUICK, 0.5, None, False)] * contests
+
+
+def test_short_runs_say_nothing_of_the_shortest_answers() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Contest, "held", lambda self, *_, **__: ["row"])
+        aim = ShortestAnswers(sized_of(sure(), 20, 5.0))
+        assert contest(aim=aim).search._in_short_runs([sure()], 0.5) == []
+        assert contest(aim=MostLoad(3)).search._in_short_runs([sure()], 0.5) == ["row"]
+
+
+def test_six_fleets_at_most_are_simulated_before_one_is_chosen() -> None:
+    """Of eight that never hold the last two are taken as they are, unchecked."""
+    verdicts = Verdicts(dict.fromkeys(range(8), 9_999))
+    rows = [sized_of(sure(place=place), 2 + place, 5.0, checked=True) for place in range(8)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tonnage.sizing.search.search.check", verdicts.check)
+        patch.setattr("tonnage.sizing.search.search.never_holds", lambda verdict: "never")
+        patch.setattr(Sure, "at_peak", lambda self, slowdown: self.ready.place)
+        ranking, verdict, failed = contest().search._checked(rows)
+    assert [(row.ready.place, row.checked) for row in ranking] == [(6, False), (7, False)]
+    assert (verdict, failed) == (None, dict.fromkeys(range(6), ("rejected", "never")))
+
+
+def test_a_search_is_of_the_longest_runs_with_rows_and_pruned_unless_it_says_otherwise() -> None:
+    search = Search(question=asked_for(1.0), runs=None)
+    assert (search.workers, search.prune, search.care, search.rows) == (None, True, SURE, True)
+    assert (search.seeds, search.first, search.only, search.learned) == ((), None, False, Learned())
+    meeting = Contest(search=search, level=None)
+    assert (meeting.care, meeting.outcomes, meeting.tuned, meeting.relief) == (SURE, {}, set(), {})
+    sized = Sized(contender=sure(), level=None, systems=1, capacity=capacity_of(1.0))
+    assert (sized.care, sized.checked, sure().share) == (SURE, False, 0.0)
