@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import resource
 import socket
 import ssl
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 from tests.bench.pairs import in_loop
 from tonnage.bench.connection import (
     Connection,
+    Secured,
     Setup,
     Target,
     more_descriptors,
@@ -326,3 +329,166 @@ def test_what_an_encrypted_peer_says_is_kept_and_answered_until_it_ends(
     except BlockingIOError:
         sent = b""
     assert sent == (b"" if ended else answers)
+
+
+PEM = Path(__file__).parent / "loopback.pem"
+
+
+class Peer:
+    """The other end of an encrypted connection, in memory; ``lost``: it goes away while hands are shaken."""
+
+    def __init__(self, *, lost: bool = False) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(PEM)
+        self.to, self.back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.to, self.back, server_side=True)
+        self.lost = lost
+
+    async def sock_sendall(self, connected: object, data: bytes) -> None:
+        assert connected == "socket"
+        self.to.write(data)
+
+    async def sock_recv(self, connected: object, size: int) -> bytes:
+        assert (connected, size) == ("socket", 65_536)
+        if self.lost:
+            return b""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+        return self.back.read()
+
+
+def secured(peer: Peer) -> Secured:
+    made = Secured(ssl.create_default_context(cafile=PEM), "127.0.0.1")
+    asyncio.run(made.shake_hands(peer, "socket"))  # type: ignore[arg-type]
+    return made
+
+
+def test_what_is_sent_over_tls_is_read_and_its_end_is_seen() -> None:
+    peer = Peer()
+    made = secured(peer)
+    peer.tls.do_handshake()
+    peer.to.write(made.encrypted(b"question"))
+    assert peer.tls.read(99) == b"question"
+    long = bytes(range(256)) * 400
+    peer.tls.write(b"answer")
+    assert made.decrypted(peer.back.read()) == (b"answer", False)
+    peer.tls.write(long)
+    data = peer.back.read()
+    first, ended = made.decrypted(data[:50_000])
+    assert (0 < len(first) < 50_000, ended) == (True, False)
+    rest, ended = made.decrypted(data[50_000:])
+    assert (first + rest, ended) == (long, False)
+    assert made.decrypted(b"") == (b"", False)
+    assert made.answers() == b""
+    peer.tls.write(b"last")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        peer.tls.unwrap()
+    assert made.decrypted(peer.back.read()) == (b"last", True)
+    with pytest.raises(ssl.SSLError):
+        secured(Peer()).decrypted(b"no TLS at all")
+
+
+def test_hands_that_are_not_shaken_to_the_end_are_an_error() -> None:
+    with pytest.raises(ssl.SSLError):
+        secured(Peer(lost=True))
+    made = Secured(ssl.create_default_context(cafile=PEM), "another.example")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        asyncio.run(made.shake_hands(Peer(), "socket"))  # type: ignore[arg-type]
+
+
+class Narrow:
+    """A socket that takes so many bytes at a time, or fails."""
+
+    def __init__(self, *takes: int | OSError) -> None:
+        self.takes, self.sent, self.closed = list(takes), b"", 0
+        self.recvmsg = None
+
+    def send(self, data: bytes) -> int:
+        takes = self.takes.pop(0) if self.takes else len(data)
+        if isinstance(takes, OSError):
+            raise takes
+        self.sent += data[:takes]
+        return takes
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Noted:
+    """A loop and a receiver whose calls are noted."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: self.log.append(name)
+
+
+REFUSED = ConnectionResetError()
+
+
+@pytest.mark.parametrize(
+    ("takes", "writes", "sent", "log"),
+    [
+        ((), 0, b"abcdef", ["remove_writer"]),
+        ((4, 2), 1, b"abcdef", ["add_writer", "remove_writer"]),
+        ((BlockingIOError(), 6), 1, b"abcdef", ["add_writer", "remove_writer"]),
+        ((InterruptedError(), 1, 5), 2, b"abcdef", ["add_writer", "add_writer", "remove_writer"]),
+        ((2, REFUSED), 1, b"ab", ["add_writer", "remove_writer"]),
+    ],
+)
+def test_what_the_kernel_does_not_take_follows_when_it_takes_more(
+    takes: tuple[Any, ...], writes: int, sent: bytes, log: list[str]
+) -> None:
+    loop, receiver, wire = Noted(), Noted(), Narrow(*takes)
+    over: list[Any] = []
+    made = Connection(loop, lambda *words: over.append(words), receiver, wire)  # type: ignore[arg-type]
+    exchange = Exchange(number=0, isl=1, osl=1, data=b"abcdef", reply=None)  # type: ignore[arg-type]
+    assert (made.used, made.usable, made.exchange) == (0, True, None)
+    made.send(exchange)
+    for _ in range(writes):
+        made._write()
+    assert (wire.sent, loop.log, receiver.log) == (sent, log, ["add"])
+    assert (made.used, made.exchange, exchange.sent_ns) == (1, exchange, made._latest_ns)
+    assert (made._unsent == b"") == (sent == b"abcdef")
+    made.close()
+    made.close()
+    assert (wire.closed, receiver.log) == (1, ["add", "remove"])
+    assert loop.log == [*log, *["remove_writer"] * (sent != b"abcdef")]
+    assert not over
+
+
+def test_a_request_on_a_connection_that_has_ended_is_looked_at_once() -> None:
+    """Its end is found by the look, which comes after what is being done now."""
+    loop, receiver, wire = Noted(), Noted(), Narrow()
+    over: list[tuple[bool, str]] = []
+    made = Connection(
+        loop,  # type: ignore[arg-type]
+        lambda connection, exchange: over.append((connection.usable, exchange.outcome)),
+        receiver,  # type: ignore[arg-type]
+        wire,  # type: ignore[arg-type]
+    )
+    made.close()
+    endpoint = find_endpoint("chat", model="m")
+    exchange = Exchange(number=0, isl=1, osl=1, data=b"ab", reply=Reply(endpoint))
+    made.send(exchange)
+    made.send(exchange)
+    assert (wire.sent, loop.log) == (b"", ["call_soon"])
+    made.look()
+    assert over == [(False, "closed without a reply")]
+    assert (made.exchange, made._looking, made._eager) == (None, False, True)
+
+
+def test_of_a_body_without_chunks_every_piece_is_looked_at() -> None:
+    for head, eager in (
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\n\r\n", True),
+    ):
+        made = Connection(Noted(), None, Noted(), Narrow())  # type: ignore[arg-type]
+        reply = Reply(find_endpoint("chat", model="m"))
+        made.send(Exchange(number=0, isl=1, osl=1, data=b"ab", reply=reply))
+        assert made.received(10**18, head)
+        made.look()
+        assert (made._eager, made.usable, made.exchange is None) == (eager, True, False)
+        assert made.received(10**18, b"x" * 20) == eager

@@ -469,6 +469,26 @@ def test_conversations_are_drawn_turn_by_turn() -> None:
     assert followers == {place: [] if place in last else [place + 1] for place in range(total)}
 
 
+def test_turns_prompts_answers_and_pauses_are_drawn_independently() -> None:
+    """Other turns change no length and no pause, nor do lengths change the others."""
+    uniform, other = parse_lengths("uniform:10-90", ""), parse_lengths("lognormal:50,30", "")
+    usual = {"turns": parse_lengths("uniform:2-6", ""), "isl": uniform, "osl": uniform}
+    pause = Pause(mean_s=2.0, exponential=True)
+    made = drawn(count=40, **usual, pause=pause, seed=3)
+    least = 80
+    columns = ("isl", "osl", "pause_ns")
+    assert made.isl[:least].tolist() != made.osl[:least].tolist()
+    for changed in ("turns", "isl", "osl"):
+        again = drawn(count=40, **{**usual, changed: other}, pause=pause, seed=3)
+        first = {*made.starts.tolist(), *again.starts.tolist()}
+        rows = [row for row in range(least) if row not in first]
+        for name in columns:
+            same = getattr(again, name)[rows].tolist() == getattr(made, name)[rows].tolist()
+            assert same == (name != changed), (changed, name)
+        assert (again.starts[:9].tolist() == made.starts[:9].tolist()) == (changed != "turns")
+    assert drawn(count=40, **usual, pause=pause, seed=4).isl[:9].tolist() != made.isl[:9].tolist()
+
+
 TURNS = {"turns": [{"text": "ab", "osl": 5, "pause_s": 1.5}, {"text": "c"}, "defg hi"]}
 CHAT = {
     "messages": [

@@ -439,3 +439,63 @@ def test_a_latency_of_zero_is_inside_its_limit_for_sure() -> None:
     made = replace(run, requests=requests, summary=summarize(requests))
     trial = judged(10.0, made, (parse_limit("e2e", "p95<=1s"),))
     assert (trial.passed, trial.sure, trial.why) == (True, 0.98, "")
+
+
+def test_a_search_is_its_runs_in_order_and_what_they_say() -> None:
+    """Two runs inside the limits and no more asked for: nothing failed, and the client kept up."""
+    loads: list[float] = []
+
+    def run(load: float) -> Measured:
+        loads.append(load)
+        return measured(load, seconds=20.0, seed=0)
+
+    slo = (parse_limit("e2e", "p95<=600ms"),)
+    found = find_max(run, slo, start=5.0, whole=False, most_runs=2)
+    assert loads == [5.0, 10.0]
+    assert [(trial.load, trial.passed, trial.why) for trial in found.trials] == [
+        *((5.0, True, ""), (10.0, True, "")),
+    ]
+    assert (found.load, found.precise, found.client_limited) == (10.0, False, False)
+    assert (found.unit, found.limits) == ("requests/s", ("E2E p95 ≤ 600 ms",))
+    assert found.interval == (pytest.approx(10.0 / (1.02 + 0.6 / 20.0)), math.inf)
+    clients = find_max(run, slo, start=1.0, whole=True, most_runs=1)
+    assert (clients.unit, clients.interval) == ("clients", (pytest.approx(1 / 1.02), math.inf))
+    none = find_max(run, slo, start=5.0, whole=False, most_runs=0)
+    assert (none.trials, none.precise, none.client_limited) == ((), False, False)
+    assert math.isnan(none.load)
+
+
+def test_a_search_that_was_interrupted_ends_without_the_run_under_way() -> None:
+    runs = iter([False, True])
+
+    def run(load: float) -> Measured:
+        made = measured(load, seconds=20.0, seed=0)
+        return replace(made, observed=replace(made.observed, interrupted=next(runs)))
+
+    found = find_max(run, (parse_limit("e2e", "p95<=600ms"),), start=5.0, whole=False)
+    assert [trial.load for trial in found.trials] == [5.0]
+    assert (found.load, found.client_limited, found.precise) == (5.0, False, False)
+
+
+def test_a_client_that_was_late_in_a_run_that_passed_goes_on() -> None:
+    """Late by 300 ms where every request takes 200 ms and the limit is far off; where it fails the search is over."""
+    slow = (parse_limit("e2e", "p95<=9s"),)
+    found = find_max(
+        lambda rate: measured(rate, seconds=20.0, seed=0, late_ms=300.0),
+        slow,
+        start=5.0,
+        whole=False,
+        most_runs=2,
+    )
+    assert ([trial.load for trial in found.trials], found.client_limited) == ([5.0, 10.0], False)
+    assert found.trials[0].measured.validity.client_limited
+    tight = (parse_limit("e2e", "p95<=100ms"),)
+    late = find_max(
+        lambda rate: measured(rate, seconds=20.0, seed=0, late_ms=300.0),
+        tight,
+        start=5.0,
+        whole=False,
+    )
+    assert ([trial.load for trial in late.trials], late.client_limited) == ([5.0], True)
+    assert (late.precise, late.interval) == (False, (0.0, math.inf))
+    assert math.isnan(late.load)

@@ -519,3 +519,33 @@ def test_a_reply_of_grpc_becomes_one_of_http() -> None:
     assert replied() == (500, {"error": "gRPC status none"})
     codes = ("3", "4", "7", "8", "12", "14", "16")
     assert [replied(grpc_status=code)[0] for code in codes] == [400, 504, 403, 429, 501, 503, 401]
+
+
+def test_a_length_that_is_left_open_is_below_zero_packed_or_not() -> None:
+    """-1 and the least number that there is, as ten bytes; the largest that is not below zero."""
+    for value, written in (
+        (-1, b"\xff" * 9 + b"\x01"),
+        (-(2**63), b"\x80" * 9 + b"\x01"),
+        (2**63 - 1, b"\xff" * 8 + b"\x7f"),
+    ):
+        for shape in (b"\x18" + written, tagged(3, written)):
+            [row] = metadata_of(tagged(4, tagged(1, "x") + shape))["inputs"]
+            assert row == {"name": "x", "datatype": "", "shape": [value]}
+
+
+def test_the_first_input_that_is_not_known_is_named_and_all_that_are() -> None:
+    metadata = described(X, ("k", "INT8", [-1, 4]))
+    for written in (("y=FP32[1]", "z=FP32[1]"), ("x=FP32[1]", "y=FP32[1]", "z=FP32[1]")):
+        with pytest.raises(InputError, match=r"'y' is no input of the model; it has x, k$"):
+            tensors("page", metadata, written=written, binary=False, seed=4)
+
+
+def test_without_its_package_grpc_is_refused_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("h2")
+
+    monkeypatch.setattr("tonnage.bench.infer.Http2", missing)
+    with pytest.raises(InputError, match=r"url: gRPC needs h2; pip install 'tonnage\[grpc\]'"):
+        model_metadata("h", 1, "m")

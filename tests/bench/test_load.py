@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from tests.bench.live import question
+from tests.bench.recorded import write
 from tonnage.bench.conversations import ConversationFile, Turn
 from tonnage.bench.load import Load, Question, Talk
 from tonnage.errors import InputError
+from tonnage.formats.sessions import read_sessions
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.recording import Recording
 from tonnage.spec.sessions import Pause
@@ -313,3 +315,61 @@ def test_a_file_s_conversations_have_its_own_answers_unless_they_are_pinned() ->
         assert (talks.osl.tolist(), talks.isl.tolist()) == (osl, [1, 2, 3, 4])
         assert talks.pause_ns.tolist() == [0, 250_000_000, 500_000_000, 0]
         assert (talks.starts.tolist(), talks.texts) == ([0, 3, 4], ("a", "b", "c", "a"))
+
+
+@pytest.fixture(scope="module")
+def recorded_talk(tmp_path_factory: pytest.TempPathFactory) -> Talk:
+    """Sessions of 7 and of 5 requests, with pauses of 15 and of 9 seconds in all."""
+    folder = tmp_path_factory.mktemp("sessions")
+    for name, turns in (("long", 5), ("short", 3)):
+        write(folder / name, pause=3.0, sessions=1, turns=turns)
+    both = folder / "both.jsonl"
+    both.write_text((folder / "long").read_text() + (folder / "short").read_text())
+    return replace(TALK, sessions=read_sessions(str(both), "sessions"), count=None)
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "seconds", "count", "sessions"),
+    [
+        # those of the file, and for each client one that begins, and one for each 12 s of pauses
+        (ClosedLoop(concurrency=2), None, None, 2 + 2 * 1),
+        (ClosedLoop(concurrency=2), 24.0, None, 2 + 2 * 3),
+        (ClosedLoop(concurrency=3), 24.5, None, 2 + 3 * 4),
+        (ClosedLoop(concurrency=2), 24.0, 1, 1),
+        (ClosedLoop(concurrency=2), None, 4, 4),
+        (OpenLoop(rate=2, process="constant"), 2.0, None, 4 + 8 * 2 + 64),
+        (OpenLoop(rate=2, process="constant"), None, 2, 2),
+    ],
+)
+def test_recorded_sessions_are_sent_again_until_there_are_enough(
+    arrivals: ClosedLoop | OpenLoop,
+    seconds: float | None,
+    count: int | None,
+    sessions: int,
+    recorded_talk: Talk,
+) -> None:
+    talk = replace(recorded_talk, count=count)
+    load = question(arrivals, talk=talk, requests=None, seconds=seconds).draw()
+    talks = load.conversations
+    assert talks is not None
+    assert len(talks) == sessions
+    lengths = np.diff(talks.starts).tolist()
+    assert lengths[:2] == [7, 5][:sessions]
+    assert sorted(lengths) == [5] * (sessions // 2) + [7] * -(-sessions // 2)
+    assert len(load) == sum(lengths) == len(talks.pause_ns)
+    assert talks.pause_ns[:7].tolist() == [0, 3e9, 0, 3e9, 3e9, 3e9, 3e9]
+    clients = arrivals.concurrency if isinstance(arrivals, ClosedLoop) else 0
+    assert (load.concurrency, load.rate, load.pattern) == (
+        (clients, 0.0, "closed") if clients else (0, 2, "constant")
+    )
+    due = None if talks.due_ns is None else talks.due_ns.tolist()
+    assert due == (None if clients else [(k + 1) * 500_000_000 for k in range(sessions)])
+    assert load.seconds == (math.inf if seconds is None else seconds)
+
+
+def test_pauses_of_less_than_a_second_count_as_one(recorded_talk: Talk) -> None:
+    sessions = recorded_talk.sessions
+    assert sessions is not None
+    quick = replace(sessions, pause_ns=np.minimum(sessions.pause_ns, 1))
+    asked = question(talk=replace(recorded_talk, sessions=quick), requests=None, seconds=3.0)
+    assert len(asked.draw().conversations or ()) == 2 + 4 * 4

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -241,3 +243,118 @@ def test_words_that_do_not_add_up_make_no_prompt() -> None:
     exact = Prompts(words=("wa",), ring=("wa",), seed=0, counter=vocabulary(["wa"]), additive=True)
     assert exact.of_pieces([(1, 2), (2, 2), (3, 9)], 5) == "wa wa wa wa wa"
     assert exact.text(1, 3) == "wa wa wa"
+
+
+def spoken(*turns: tuple[str, object]) -> dict[str, object]:
+    return {"conversations": [{"from": who, "value": words} for who, words in turns]}
+
+
+@pytest.mark.parametrize(
+    ("conversation", "pairs"),
+    [
+        (spoken(("human", "a"), ("gpt", "b"), ("user", "c"), ("x", "d")), [("a", "b"), ("c", "d")]),
+        # what comes after a turn that is none counts no more
+        (
+            spoken(
+                ("user", "a"), ("gpt", "b"), ("gpt", "c"), ("gpt", "d"), ("user", "e"), ("x", "f")
+            ),
+            [("a", "b")],
+        ),
+        (spoken(("user", "a"), ("gpt", "b"), ("user", " "), ("gpt", "d")), [("a", "b")]),
+        (spoken(("user", "a"), ("gpt", "b"), ("user", "c"), ("gpt", 4)), [("a", "b")]),
+        (spoken(("user", "a"), ("gpt", "b"), ("user", "c")), [("a", "b")]),
+        (spoken(("gpt", "a"), ("user", "b")), None),
+        (spoken(("user", "a"), ("gpt", "")), None),
+        (spoken(("user", "a")), None),
+    ],
+)
+def test_questions_with_their_answers_up_to_the_first_without(
+    conversation: dict[str, object], pairs: list[tuple[str, str]] | None
+) -> None:
+    file = json.dumps([conversation, spoken(("user", "q"), ("gpt", "r"))])
+    assert list(share_gpt(file, "w")) == [*([pairs] if pairs else []), [("q", "r")]]
+
+
+def test_prompts_of_a_file_are_the_first_questions_from_the_beginning_again(tmp_path: Path) -> None:
+    rows = [
+        spoken(("user", "ab"), ("gpt", "abcd"), ("user", "abcdef"), ("gpt", "a")),
+        spoken(("user", "abcdefgh"), ("gpt", "a")),
+    ]
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps(rows), encoding="utf-8")
+    made = read_prompts(file, counter=vocabulary(["ab"]), characters=2)
+    assert (made.texts, made.isl, made.osl) == (("ab", "abcdefgh"), (1, 1), (1, 1))
+    assert (made.exact, made.characters, made.source) == (True, 2, "p.json")
+    assert [made.text(number, 99) for number in range(-1, 4)] == [
+        *("abcdefgh", "ab", "abcdefgh", "ab", "abcdefgh"),
+    ]
+    lines = tmp_path / "p.txt"
+    lines.write_text(" ab \n\n  \nabcd\n", encoding="utf-8")
+    plain = read_prompts(lines, counter=None, characters=2)
+    assert (plain.texts, plain.isl, plain.osl) == (("ab", "abcd"), (1, 2), (0, 0))
+    lines.write_text(" \n", encoding="utf-8")
+    with pytest.raises(InputError, match="holds no prompt; write one a line"):
+        read_prompts(lines, counter=None, characters=2)
+
+
+class Uneven(Vocabulary):
+    """Words of which some are two tokens behind a word, or only where they are repeated."""
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> object:
+        words = text.split()
+        extra = sum(word.startswith("two") for word in words)
+        extra += sum(word.startswith("rep") for word in words) // 2
+        return type("Encoded", (), {"ids": [0] * (len(words) + extra)})
+
+
+def test_words_that_are_not_one_token_each_are_left_out() -> None:
+    letters = [f"w{chr(97 + k)}" for k in range(20)]
+    made = vocabulary([])
+    made.tokenizer = Uneven(["twoa", *letters[:10], "repb", "two", *letters[10:]])  # type: ignore[assignment]
+    assert made.words() == letters
+
+
+def test_as_many_words_are_looked_at_as_four_times_those_that_are_wanted() -> None:
+    """Sixty-four of eighty; words that come twice count once, and the last ones are not reached."""
+    letters = [f"{chr(97 + k // 26)}{chr(97 + k % 26)}" for k in range(80)]
+    made = vocabulary(letters)
+    assert made.words(most_words=16) == letters[:16]
+    late = vocabulary(letters)
+    late.tokenizer.late = set(letters[:60])  # type: ignore[attr-defined]
+    # of the first 64 only four begin a text as one token, of all twenty
+    assert late.words(most_words=16) == letters[:16]
+    assert late.words(most_words=20) == letters[60:80]
+    assert vocabulary([*letters[:20], *letters[:20]]).words() == letters[:20]
+
+
+def test_a_prompt_is_drawn_by_its_seed_its_salt_and_its_number() -> None:
+    """Twelve words that only it has, then slices of the ring until it is long enough."""
+    words = tuple(f"w{k}" for k in range(50))
+    made = Prompts(words=words, ring=tuple(f"r{k}" for k in range(7)), seed=3, salt=5)
+    drawn = made._draw(2, 40)
+    assert len(drawn) == 40
+    assert all(word.startswith("w") for word in drawn[:12])
+    assert all(word.startswith("r") for word in drawn[12:])
+    places = [int(word[1:]) for word in drawn[12:]]
+    assert all(after in (before + 1, *range(7)) for before, after in itertools.pairwise(places))
+    breaks = [before for before, after in itertools.pairwise(places) if after != before + 1]
+    assert set(breaks) == {6}  # a slice goes on to the ring's end
+    others = [
+        made._draw(3, 40),
+        replace(made, seed=4)._draw(2, 40),
+        replace(made, salt=6)._draw(2, 40),
+        made._draw(-2, 40),
+    ]
+    assert len({tuple(words) for words in (drawn, *others)}) == 5
+    assert made._draw(2, 40) == drawn == replace(made)._draw(2 + 2**40, 40)
+    assert [len(made._draw(2, count)) for count in (0, 1, 11, 12, 13)] == [0, 1, 11, 12, 13]
+
+
+def test_pieces_of_characters_meet_without_a_space_and_end_where_they_should() -> None:
+    made = prompts(seed=3, tokenizer=None, characters=2.5)
+    text = made.of_pieces([(1, 3), (2, 3), (3, 7), (4, 20)], 10)
+    assert len(text) == 25
+    assert text[:8] == made._of_characters(1, 8)  # 7.5, rounded to the even number
+    assert text[8:18] == made._of_characters(3, 10)
+    assert text[18:] == made._of_characters(4, 7)
+    assert made.of_pieces([], 10) == made.of_pieces([(1, 0)], 10) == ""

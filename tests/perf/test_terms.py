@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,21 +12,24 @@ from tests.perf.terms_cases import deployed, pictured
 from tonnage import api
 from tonnage.errors import InputError
 from tonnage.perf import step_terms as at
-from tonnage.perf.matrices import MOST
+from tonnage.perf.images_and_adapters import encoded_seconds
+from tonnage.perf.matrices import MOST, matrix_rate
 from tonnage.perf.prediction_error import run_noise
 from tonnage.perf.ranges import marks
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import (
     client_turnaround_s,
     coefficients,
+    drafting,
     encoder_seconds,
     resolve,
     step_model,
 )
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import engines, find_encoder, find_engine, find_gpu, find_model, gpus
-from tonnage.spec.deployment import Parallelism, parse_adapters
+from tonnage.spec.deployment import Parallelism, parse_adapters, parse_speculation
 from tonnage.spec.hardware import Gpu
+from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, find_precision
 
 
@@ -326,3 +330,158 @@ def test_measurements_of_others_are_met_as_the_page_says() -> None:
         "encoders, ninfer": 0.25,
     }
     assert all(means[group] <= limit for group, limit in most.items())
+
+
+SMALL = {"layers": 3, "hidden": 1000, "heads": 10, "kv_heads": 2, "head_dim": 100}
+
+
+@pytest.mark.parametrize(
+    ("text", "passes", "layers", "linear", "head"),
+    [
+        # a layer of 2.4 M + 9 M weights behind a projection of 2 M
+        ("eagle k=3 acceptance=0.7", 3, 1, 1 + 2 / 11.4, 1.0),
+        ("mtp k=2 acceptance=0.7", 2, 1, 1 + 2 / 11.4, 1.0),
+        ("draft=llama-3.2-1b k=2 acceptance=0.7", 2, 16, 1.0, 1.0),
+        # for each of three guesses a block of 1 M and a head of 5 M, as large as the model's
+        ("medusa k=3 acceptance=0.7", 1, 3, 0.0, 3 * 6 / 5),
+        # two matrices on twice the width, and a head
+        ("redrafter k=2 acceptance=0.7", 2, 3, 0.0, 9 / 5),
+        ("ngram k=4 acceptance=0.7", 0, 3, 0.0, 0.0),
+    ],
+)
+def test_a_pass_of_each_drafter_by_hand(
+    text: str, passes: int, layers: int, linear: float, head: float
+) -> None:
+    """Out of coefficients that are all 1."""
+    d = deployment()
+    model = replace(d.model, ffn=3000, vocab=5000, **SMALL)
+    estimated: list[Model] = []
+
+    def ones(of: Model) -> list[float]:
+        estimated.append(of)
+        return [1.0] * at.COEFFICIENTS
+
+    speculation = parse_speculation(text)
+    found_drafting = drafting(replace(d, model=model, speculation=speculation), ones)
+    assert found_drafting is not None
+    expected = np.full(at.COEFFICIENTS, 1.0 if linear else 0.0)
+    expected[[at.LINEAR_FLOPS, at.LINEAR_BYTES]] = linear
+    expected[[at.HEAD_FLOPS, at.HEAD_BYTES]] = head
+    expected[at.NORM] = 1.0
+    assert found_drafting.coefficients == pytest.approx(expected, rel=1e-12)
+    assert (found_drafting.passes, found_drafting.acceptance) == (passes, 0.7)
+    assert found_drafting.tokens == speculation.tokens  # type: ignore[union-attr]
+    assert [of.layers for of in estimated] == [layers]
+    assert drafting(d, ones) is None
+
+
+@pytest.mark.parametrize("engine", ["vllm", "vllm-0.12"])
+def test_a_draft_model_is_split_as_it_can_be_and_leaves_the_host_to_the_step(engine: str) -> None:
+    """A dense one next to experts on two ranks of two GPUs has two GPUs; experts have all four.
+    What the host does once a step, sequence and prefill is done once."""
+    target = deployment(model="mixtral-8x7b", tp=2, engine=engine)
+    split = Parallelism(tp=2, dp=2, ep=4)
+    for name, placed in (("llama-3.2-1b", Parallelism(tp=2)), ("mixtral-8x7b", split)):
+        speculation = parse_speculation(f"draft={name} k=2 acceptance=0.7")
+        whole = step_model(replace(target, parallelism=split, speculation=speculation)).drafting
+        alone = replace(target, model=find_model(name), parallelism=placed)
+        expected = step_model(alone).coefficients
+        terms = shipped()["engines"][find_engine(engine).coefficients]
+        scheduled = 0.0 if target.knobs.overlap_schedule else terms["schedule_s"]
+        expected[at.HOST_STEP] -= terms["step_s"] + scheduled
+        expected[at.HOST_SEQUENCE] -= terms["sequence_s"]
+        expected[[at.EAGER, at.LAUNCHES]] = 0.0
+        assert whole is not None
+        assert whole.coefficients == pytest.approx(expected, rel=1e-9, abs=1e-18)
+
+
+def test_an_encoder_by_hand() -> None:
+    """Two sequences of 4 and of 6 patches: 10 tokens, and 4² + 6² pairs; the merger takes what its
+    weights add to those of the layers, once for four patches."""
+    encoder = replace(
+        find_encoder("qwen3.6-27b"), layers=2, hidden=10, heads=2, ffn=30, merge=2, mergers=3
+    )
+    gates = 3 if encoder.gated else 2
+    layers = 2 * (4 * 10 * 10 + gates * 10 * 30)
+    merger = 3 * 40 * (40 + 100) / 4
+    c = [0.0] * at.COEFFICIENTS
+    c[at.NORM], c[at.LINEAR_FLOPS], c[at.ATTENTION], c[at.HOST_STEP] = 1.0, 1e-6, 1e-9, 1e-4
+    assert encoded_seconds(c, encoder, 100, (4, 6)) == pytest.approx(
+        10e-6 * (1 + merger / layers) + 52e-9 + 1e-4, rel=1e-12
+    )
+
+
+def test_an_encoder_runs_in_16_bits_on_the_gpus_of_a_rank_and_without_the_hosts_step() -> None:
+    plain, encoder = deployed("qwen3.6-27b"), find_encoder("qwen3.6-27b")
+    patches = (4096,) * 40
+    seconds = encoder_seconds(plain, encoder, patches)
+    narrow = replace(plain, precision=find_precision("fp8"))
+    ranks = replace(plain, parallelism=Parallelism(dp=4))
+    assert encoder_seconds(narrow, encoder, patches) == seconds
+    assert encoder_seconds(ranks, encoder, patches) == seconds
+    wide = replace(plain, parallelism=Parallelism(tp=2))
+    slow = replace(plain, gpu=replace(plain.gpu, clock=0.5))
+    halved, doubled = (encoder_seconds(d, encoder, patches) for d in (wide, slow))
+    assert halved < 0.8 * seconds < 1.2 * seconds < doubled < 2 * seconds
+    # few patches take what launching their layers one by one does
+    least = encoder.layers * shipped()["engines"]["vllm"]["launch_layer_s"]
+    assert encoder_seconds(plain, encoder, (16,)) == pytest.approx(least)
+
+
+def test_clocks_slow_arithmetic_alone() -> None:
+    d = deployment(model="deepseek-v4-pro", gpu="b200", precision="fp8", tp=8, engine="vllm")
+    free = step_model(d).coefficients
+    half = step_model(replace(d, gpu=replace(d.gpu, clock=0.5))).coefficients
+    ratios = {
+        at.TERMS[place].name: half[place] / free[place] for place in np.flatnonzero(half != free)
+    }
+    computed = ("linear_flops", "expert_flops", "head_flops", "attention", "sparse", "sparse_most")
+    assert ratios == pytest.approx(dict.fromkeys((*computed, "scan"), 2.0))
+
+
+def test_formats_of_32_bits_attend_at_their_own_rate() -> None:
+    """The same coefficients as on a GPU whose 16 bits are as slow, but for the matrices' own."""
+    d = deployment(gpu="a100-sxm-80gb", precision="tf32", engine="vllm")
+    rate = matrix_rate(d.gpu, d.precision) / 1e12
+    slow = replace(d.gpu, fp16_tflops=rate)
+    assert rate == d.gpu.tf32_tflops
+    terms = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "vllm")
+    one, other = (
+        coefficients(terms, d.model, gpu, d.precision, d.parallelism) for gpu in (d.gpu, slow)
+    )
+    assert one == other
+    assert one[at.HEAD_FLOPS] == pytest.approx(
+        2 * d.model.head_parameters / (rate * 1e12 * terms.matrices.compute_16)
+    )
+
+
+@pytest.mark.parametrize(
+    ("split", "what", "places"),
+    [
+        (Parallelism(), {}, ()),
+        (Parallelism(tp=2), {}, ("comm_step", "comm_token")),
+        (Parallelism(dp=2), {"model": "mixtral-8x7b"}, ("comm_step", "comm_token", "expert_bytes")),
+        (Parallelism(), {"model": "mixtral-8x7b"}, ("expert_bytes",)),
+    ],
+)
+def test_what_a_split_adds_to_a_step(
+    split: Parallelism, what: dict[str, Any], places: tuple[str, ...]
+) -> None:
+    c = step_model(replace(deployment(engine="vllm", **what), parallelism=split)).coefficients
+    seen = {
+        name for name in ("comm_step", "comm_token", "expert_bytes") if c[getattr(at, name.upper())]
+    }
+    assert seen == set(places)
+
+
+def test_the_rate_of_experts_is_that_of_all_gpus_of_a_rank_by_hand() -> None:
+    d = deployment(model="mixtral-8x7b", precision="fp8", engine="vllm")
+    split = Parallelism(tp=2, dp=2, ep=1)
+    terms = resolve(shipped(), d.model, d.gpu, d.precision, split, "vllm")
+    c = coefficients(terms, d.model, d.gpu, d.precision, split)
+    rate = 2 * d.gpu.fp8_tflops * 1e12 * terms.matrices.compute * terms.experts.compute  # type: ignore[operator]
+    assert c[at.EXPERT_FLOPS] == pytest.approx(2 * 2 * 32 * 3 * 4096 * 14_336 / rate)
+    reading = (
+        d.gpu.memory_bandwidth_gb_s * 1e9 * min(1, terms.matrices.memory * terms.experts.memory)
+    )
+    assert c[at.EXPERT_BYTES] == pytest.approx(8 * 32 * 3 * 4096 * 14_336 / 4 / reading)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,8 +21,20 @@ from tests.strategies import SCHEDULERS, examples, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.simulator import reference
-from tonnage.simulator.autoscaler import Autoscale
-from tonnage.simulator.changes import NO_CHANGES, RETRIES, Changes, Failures, Outages, outages_of
+from tonnage.simulator.autoscaler import Autoscale, scaler_of
+from tonnage.simulator.changes import (
+    DRAINS,
+    FAILS,
+    NO_CHANGES,
+    RETRIES,
+    RETURNS,
+    Changes,
+    Failures,
+    Outages,
+    Restarts,
+    outages_of,
+    restarts_of,
+)
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.fleet import simulate_fleet
 from tonnage.simulator.kernel.fleet import run_fleet
@@ -30,6 +43,9 @@ from tonnage.spec.workload import Trace
 
 S = 1_000_000_000_000
 EASY = examples(0.25)
+
+DOWN = Outages(at=np.array([2, 6]) * S, instance=np.array([0, 0]), back=np.array([FAILS, RETURNS]))
+"""The first instance is down from 2 to 6 s."""
 
 
 @pytest.mark.parametrize("router", sorted(ROUTERS))
@@ -222,3 +238,141 @@ def test_what_stands_at_the_start():
     none = np.zeros(0, np.int64)
     empty = Trace(due_ps=none, isl=none, osl=none, concurrency=0, turnaround_ps=0)
     assert NO_CHANGES.last(empty) == 0
+
+
+def at_their_means(monkeypatch) -> None:
+    """Every time that is drawn is its mean."""
+    draws = SimpleNamespace(exponential=lambda mean: mean)
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: draws)
+
+
+@pytest.mark.parametrize(
+    ("crews", "events"),
+    [
+        # both break at 10 s; the one crew repairs the first, then the second
+        (1, [(10, 0, 0), (10, 0, 1), (14, 1, 0), (18, 1, 1), (24, 0, 0), (28, 1, 0)]),
+        # as many crews as instances
+        (2, [(10, 0, 0), (10, 0, 1), (14, 1, 0), (14, 1, 1), (24, 0, 0), (24, 0, 1)]),
+        (0, [(10, 0, 0), (10, 0, 1), (14, 1, 0), (14, 1, 1), (24, 0, 0), (24, 0, 1)]),
+    ],
+)
+def test_outages_by_hand(monkeypatch, crews, events) -> None:
+    """Of two instances that work for 10 s and are repaired for 4 s, up to 24 s: nothing fails
+    after that, but what is broken returns."""
+    at_their_means(monkeypatch)
+    outages = outages_of(Failures(mtbf_s=10.0, repair_s=4.0, crews=crews), 2, 24 * S, 0)
+    ends = [] if crews == 1 else [(28, 1, 0), (28, 1, 1)]
+    columns = zip(
+        (outages.at / S).tolist(), outages.back.tolist(), outages.instance.tolist(), strict=True
+    )
+    assert list(columns) == [*events, *ends]
+
+
+def test_no_outage_takes_less_than_a_picosecond_and_one_instance_draws_as_among_many() -> None:
+    at_once = outages_of(Failures(mtbf_s=1e-15, repair_s=0.0), 1, 5, 0)
+    assert at_once.at.tolist() == [1, 2, 3, 4, 5, 6]
+    failures = Failures(mtbf_s=10.0, repair_s=4.0)
+    assert (failures.crews, failures.retry) == (0, "unanswered")
+    alone, among = (outages_of(failures, count, 100 * S, 8) for count in (2, 5))
+    for name in ("at", "back"):
+        column = getattr(among, name)[among.instance == 1]
+        assert getattr(alone, name)[alone.instance == 1].tolist() == column.tolist()
+    assert outages_of(failures, 2, 0, 8).at.tolist() == []
+    assert outages_of(failures, 2, 100 * S, 9).at[0] != alone.at[0]
+
+
+def test_restarts_by_hand() -> None:
+    """Five instances restart two, two and one at a time, for 10 s of drain and 20 s of start: for
+    season 1 at 1 h, and for season 0 again at 2 h. Those of season 1 are 5 to 9, and take nothing
+    at first."""
+    by_hour = [0, 1, *[0] * 22]
+    outages = restarts_of(by_hour, 5, 7200 * S, Restarts(drain_s=10.0, start_s=20.0))
+    first = [(0.0, place, DRAINS) for place in range(5, 10)]
+    restarts = [
+        (at + 30 * part + later, place, what)
+        for at, now, then in ((3600, 0, 5), (7200, 5, 0))
+        for part, members in enumerate(((0, 1), (2, 3), (4,)))
+        for member in members
+        for later, place, what in (
+            (0, now + member, DRAINS),
+            (10, now + member, FAILS),
+            (30, then + member, RETURNS),
+        )
+    ]
+    events = [*first, *sorted(restarts, key=lambda event: event[0])]
+    columns = (outages.at / S).tolist(), outages.instance.tolist(), outages.back.tolist()
+    assert list(zip(*columns, strict=True)) == events
+    earlier = restarts_of(by_hour, 5, 7200 * S - 1, Restarts(drain_s=10.0, start_s=20.0))
+    assert (len(outages.at), len(earlier.at)) == (5 + 30, 5 + 15)
+    assert restarts_of([2] * 24, 1, 7200 * S, Restarts(drain_s=1.0, start_s=1.0)).at.size == 2
+
+
+def test_a_season_is_as_long_as_its_restarts_or_refused() -> None:
+    """Four parts of 300 s of drain and 600 s of start take an hour; the first season may be
+    shorter. One more second is refused with the hours of the season, by the day."""
+    by_hour = [0, 1, 1, 0, *[0] * 20]
+    fits = Restarts(drain_s=300.0, start_s=600.0)
+    assert fits.all_s == 3600.0
+    restarts_of([0, 1, 0, *[0] * 21], 4, 7200 * S, fits)
+    restarts_of(by_hour, 4, 3 * 3600 * S, Restarts(drain_s=300.0, start_s=1500.0))
+    with pytest.raises(InputError, match=r"one of 2 h ends before .* which takes 7204 s"):
+        restarts_of(by_hour, 4, 3 * 3600 * S, Restarts(drain_s=300.0, start_s=1501.0))
+    days = restarts_of([0] * 23 + [1], 1, 48 * 3600 * S, fits).at[1:] / S / 3600
+    assert sorted({int(hour) for hour in days}) == [23, 24, 47, 48]
+
+
+@pytest.mark.parametrize(
+    ("changes", "instances", "changed"),
+    [
+        (Changes(), 3, (2, 0, 5, 1.0, {3: 8.0})),
+        # down from 2 to 6 s, of 8 s of four instances
+        (Changes(outages=DOWN), 4, (2, 0, 5, 1 - 4 / 32, {4: 8.0})),
+        # of two seasons in six engines three serve at a time, and restarts are no failures
+        (Changes(outages=DOWN, seasons=2), 6, (0, 2, 5, 1.0, {3: 8.0})),
+    ],
+)
+def test_what_changed_by_hand(changes, instances, changed) -> None:
+    found = changes.changed(instances, 8 * S, 5, 2, scaler_of(None, 0))
+    assert (
+        found.failures,
+        found.restarts,
+        found.retried,
+        found.availability,
+        found.held_seconds,
+    ) == changed
+    assert found.served.shape == (0, 2)
+    assert found.instance_seconds == sum(count * 8.0 for count in changed[-1])
+
+
+def test_what_a_controller_changed_by_hand() -> None:
+    """A look every 3 s of 8: one instance is held from the start, then two, then three."""
+    rule = Autoscale(
+        metric="rate", target=1.0, least=1, most=3, start_s=1.0, interval_s=3.0, hold_s=0.0
+    )
+    scaler = scaler_of(rule, 8 * S)
+    scaler.held[:] = [[1, 2], [2, 3]]
+    found = Changes(outages=DOWN, autoscale=rule).changed(3, 8 * S, 0, 1, scaler)
+    assert found.held_seconds == {1: 3.0, 2: 3.0, 3: 2.0}
+    assert found.instance_seconds == 3 + 6 + 6
+    assert found.served.tolist() == [[1, 2], [2, 3]]
+    assert (found.failures, found.restarts, found.availability) == (1, 0, 1 - 4 / 24)
+
+
+def test_instances_of_changes_are_those_of_the_fleet_or_refused() -> None:
+    rule = Autoscale(metric="rate", target=1.0, least=1, most=4, start_s=1.0)
+    assert not NO_CHANGES.some
+    assert (NO_CHANGES.outages, NO_CHANGES.autoscale, NO_CHANGES.seasons) == (None, None, 1)
+    assert NO_CHANGES.retry == "unanswered"
+    assert Changes(outages=DOWN).some
+    assert Changes(autoscale=rule).some
+    NO_CHANGES.check(1)
+    Changes(autoscale=rule).check(rule.instances)
+    for other in (rule.instances - 1, rule.instances + 1):
+        with pytest.raises(InputError, match=f"holds up to 4 instances, and there are {other} "):
+            Changes(autoscale=rule).check(other)
+    last = replace(DOWN, instance=np.array([2, 2]))
+    Changes(outages=last).check(3)
+    with pytest.raises(InputError, match="fails that is not there"):
+        Changes(outages=last).check(2)
+    nothing = np.zeros(0, np.int64)
+    Changes(outages=Outages(at=nothing, instance=nothing, back=nothing)).check(1)

@@ -103,6 +103,34 @@ def same_at_every_cut(kind: Any, r: Run, seed: int) -> None:
     assert kernel.requests().gaps.sum() == sum(max(tokens - 1, 0) for tokens in got.values())
 
 
+def forgets_nothing_that_counts(kind: Any, r: Run, seed: int) -> None:
+    """Two engines of a kind, of which one forgets what has ended."""
+    rng = np.random.default_rng(seed)
+    keeps, forgets = (engine_of(kind, r) for _ in range(2))
+    coming, forgotten = requests_of(r.trace), 0
+    while coming or keeps.next_event() is not None:
+        until = keeps.now + int(rng.integers(1, 100 * MS))
+        while coming and coming[0].at <= until:
+            request = coming.pop(0)
+            for engine in (keeps, forgets):
+                engine.submit(request)
+        if rng.integers(0, 8) == 0 and len(keeps.waiting):
+            assert keeps.cancel(int(keeps.waiting[0])) == forgets.cancel(int(forgets.waiting[0]))
+        one, other = (engine.advance(until) for engine in (keeps, forgets))
+        for name in ("ids", "at", "tokens", "status"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        forgotten += forgets.forget()
+        assert keeps.running.tolist() == forgets.running.tolist()
+        assert keeps.waiting.tolist() == forgets.waiting.tolist()
+        assert keeps.preemptions() == forgets.preemptions()
+        assert (keeps.kv_blocks_used, keeps.queued) == (forgets.kv_blocks_used, forgets.queued)
+        assert keeps.queue.tolist() == forgets.queue.tolist()
+    whole, rest = keeps.requests(), forgets.requests()
+    assert len(whole) == len(rest) + forgotten
+    np.testing.assert_array_equal(whole.gaps, rest.gaps)
+    np.testing.assert_array_equal(whole.last_token_ns[forgotten:], rest.last_token_ns)
+
+
 @pytest.mark.parametrize("kind", ENGINES)
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @EASY
@@ -199,26 +227,4 @@ def test_an_engine_that_forgets_what_has_ended_goes_on_as_one_that_does_not(
     scheduler, data
 ) -> None:
     r = opened(data.draw(runs((scheduler,))))
-    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    keeps, forgets = (engine_of(Engine, r) for _ in range(2))
-    coming, forgotten = requests_of(r.trace), 0
-    while coming or keeps.next_event() is not None:
-        until = keeps.now + int(rng.integers(1, 100 * MS))
-        while coming and coming[0].at <= until:
-            request = coming.pop(0)
-            for engine in (keeps, forgets):
-                engine.submit(request)
-        if rng.integers(0, 8) == 0 and len(keeps.waiting):
-            assert keeps.cancel(int(keeps.waiting[0])) == forgets.cancel(int(forgets.waiting[0]))
-        one, other = (engine.advance(until) for engine in (keeps, forgets))
-        for name in ("ids", "at", "tokens", "status"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-        forgotten += forgets.forget()
-        assert keeps.running.tolist() == forgets.running.tolist()
-        assert keeps.waiting.tolist() == forgets.waiting.tolist()
-        assert keeps.preemptions() == forgets.preemptions()
-        assert (keeps.kv_blocks_used, keeps.queued) == (forgets.kv_blocks_used, forgets.queued)
-    whole, rest = keeps.requests(), forgets.requests()
-    assert len(whole) == len(rest) + forgotten
-    np.testing.assert_array_equal(whole.gaps, rest.gaps)
-    np.testing.assert_array_equal(whole.last_token_ns[forgotten:], rest.last_token_ns)
+    forgets_nothing_that_counts(Engine, r, data.draw(st.integers(0, 1000)))

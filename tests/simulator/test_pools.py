@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.simulator.reference.examples import TICK, VLLM
+from tests.simulator.reference.examples import TICK, VLLM, closed_trace, ms
 from tests.simulator.two_pools import COLUMNS
 from tests.strategies import MS, examples, runs
 from tonnage.api import simulate
@@ -22,8 +22,9 @@ from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator import reference
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.pools import KvLink, simulate_pools
+from tonnage.simulator.pools import COUNTING, KvLink, _Router, simulate_pools
 from tonnage.simulator.request import RECEIVING, Request
+from tonnage.simulator.router import draw
 from tonnage.spec.workload import Trace
 
 LINK = KvLink(bytes_per_token=1000, bytes_s=1e6, layers=4)
@@ -250,3 +251,63 @@ def test_the_way_of_a_cache_of_a_hundred_tokens_by_hand(changed, prompt_bytes, t
         "overlap" in changed,
         16,
     )
+
+
+def test_two_clients_of_a_closed_loop_by_hand() -> None:
+    """The program is free 3 ms after each request that it sends: at 3 and 6 ms, then after each
+    answer. A tick of prefill, 10 ms on the link one after another, and a tick in which the first
+    token comes with the second one."""
+    trace = closed_trace(2, 3, (10, 2), (10, 2), (10, 2), (10, 2))
+    record = pools(reference.Engine, trace)
+    ends = [15, 25, 35, 45]
+    assert ms(record.due_ns) == ms(record.sent_ns) == ms(record.admitted_ns) == [3, 6, 18, 28]
+    assert record.prefilled_ns is not None
+    assert ms(record.prefilled_ns) == [4, 7, 19, 29]
+    assert ms(record.first_token_ns) == ms(record.last_token_ns) == ends
+    assert (record.isl.tolist(), record.osl.tolist()) == ([10] * 4, [2] * 4)
+    for name in ("status", "instance", "cached_tokens", "preemptions"):
+        assert getattr(record, name).tolist() == [0] * 4, name
+    assert record.gaps.sum() == 4
+    crowd = pools(reference.Engine, closed_trace(9, 3, (10, 1), (10, 1)))
+    assert ms(crowd.due_ns) == [3, 6]
+
+
+def test_each_pool_takes_the_one_with_the_fewest_requests_by_hand() -> None:
+    """The first goes to instance 0 of both pools, the second to instance 1, and among equals they
+    take turns; the one of a single token ends in the prefill pool, and that of 50 tokens nobody
+    could ever hold."""
+    trace = trace_of((0, 10, 30), (0, 10, 5), (1, 10, 1), (1, 50, 5), (40, 10, 2))
+    record = pools(reference.Engine, trace, blocks=(10, 100), numbers=(2, 2))
+    assert record.status.tolist() == [COMPLETED] * 3 + [REJECTED, COMPLETED]
+    assert record.instance.tolist() == [0, 1, 0, -1, 0]
+    assert record.osl.tolist() == [30, 5, 1, 0, 2]
+    assert ms(record.admitted_ns)[:3] == [0, 0, 1]
+    assert (record.prefilled_ns // 1_000_000).tolist() == [1, 1, 2, -1, 41]
+    assert (record.first_token_ns // 1_000_000).tolist() == [12, 12, 2, -1, 52]
+    assert (record.last_token_ns // 1_000_000).tolist() == [40, 15, 2, -1, 52]
+
+
+def test_a_pool_on_one_side_alone_and_routers_that_see_more_are_refused() -> None:
+    engines = [reference.Engine(TICK, VLLM, 100)]
+    for prefill, decode in (([], engines), (engines, [])):
+        with pytest.raises(InputError, match="one engine"):
+            simulate_pools(trace_of((0, 1, 1)), prefill, decode, LINK)
+    with pytest.raises(InputError, match="bandwidth"):
+        simulate_pools(trace_of((0, 1, 1)), engines, engines, replace(LINK, bytes_s=-1.0))
+    assert COUNTING == (
+        "least-outstanding",
+        "round-robin",
+        "random",
+        "power-of-two",
+        "weighted",
+    )
+    for router in ("prefix-aware", "session"):
+        with pytest.raises(InputError, match=r"router: two pools .* least-outstanding, round"):
+            simulate_pools(trace_of((0, 1, 1)), engines, engines, LINK, router)
+
+
+def test_a_random_router_draws_by_the_number_of_the_request() -> None:
+    router = _Router("random", 5, 7)
+    places = [router.next(10) for _ in range(40)]
+    assert places == [draw(7, number, 0) % 5 for number in range(40)]
+    assert router.requests == np.bincount(places, minlength=5).tolist()

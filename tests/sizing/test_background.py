@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from tests.questions import question
 from tests.simulator.kernel.compared import CLASSES_COMPILED
 from tests.strategies import examples
-from tonnage.plan.use_cases import UseCases
+from tonnage.plan.use_cases import Background, UseCases
 from tonnage.report.plans.use_cases import use_cases_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.requests import COMPLETED
+from tonnage.sizing import background
 from tonnage.sizing.background import (
     HALVINGS,
+    MOST_TRIED,
     STABLE,
     Job,
     as_stream,
@@ -213,3 +215,69 @@ def test_the_free_rate_is_the_highest_that_holds(monkeypatch: pytest.MonkeyPatch
     few: Any = [Stream(10 * STABLE - 2.0)]
     assert free_rate(few, job, 1) == pytest.approx(2.0)  # all that closed forms leave
     assert free_rate([*few, *cases], job, 1) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("per_instance", "most", "more", "free"),
+    [
+        (2.0, 99, 0, 9_000.0),  # five instances leave 9,000 free
+        (1.0, 99, 5, 4_500.0),
+        (1.0, 9, None, None),
+        (1.0, 10, 5, 4_500.0),
+        (0.0, 10**6, None, None),  # six numbers are tried
+    ],
+)
+def test_a_job_takes_as_many_instances_more_as_it_lacks(
+    per_instance: float,
+    most: int,
+    more: int | None,
+    free: float | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """9,000 requests in 900 s; each instance has so many free a second, of ten that it carries."""
+    looked: list[int] = []
+
+    def rates(cases: Any, job: Any, count: int) -> tuple[float, ...]:
+        looked.append(count)
+        return (per_instance * count,)
+
+    monkeypatch.setattr(background, "free_rates", rates)
+    monkeypatch.setattr(background, "done_within", lambda rates, seconds: rates[0] * seconds)
+    saturation = 10 / STABLE / 10 * 1.02
+    monkeypatch.setattr(
+        background,
+        "Mixture",
+        lambda cases: SimpleNamespace(parts=[SimpleNamespace(saturation=saturation)]),
+    )
+    of: Any = SimpleNamespace(name="job", instances_exact=1.25)
+    job = Job(case=of, requests=9_000.0, seconds=900.0)
+    done = filled((), job, 5, most)
+    if more is None:
+        assert done is None
+        assert len(looked) <= MOST_TRIED
+        assert len(looked) == (MOST_TRIED if per_instance == 0.0 else 2)
+        return
+    assert done == Background(
+        name="job",
+        requests=9_000.0,
+        within_seconds=900.0,
+        free_requests=free,
+        more_instances=more,
+        instances_exact=1.25,
+        requests_per_second=(per_instance * (5 + more),),
+    )
+
+
+def test_the_rates_of_each_hour_are_those_of_the_profiles() -> None:
+    """One of a week and one of a day, and one that is always the same."""
+
+    def streamed(rate: float, profile: Any) -> Any:
+        demand = SimpleNamespace(profile=profile)
+        contender = SimpleNamespace(question=SimpleNamespace(demand=demand))
+        return SimpleNamespace(rate=rate, sized=SimpleNamespace(contender=contender))
+
+    week = tuple(float(hour) for hour in range(168))
+    day = (2.0,) * 23 + (4.0,)
+    rows = hourly([streamed(334.0, week), streamed(10.0, day), streamed(3.0, None)])
+    assert rows == [(2.0 * hour, 10.0 if hour % 24 == 23 else 5.0, 3.0) for hour in range(168)]
+    assert hourly([streamed(3.0, None)]) == [(3.0,)] * 24

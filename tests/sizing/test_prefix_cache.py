@@ -233,12 +233,12 @@ def test_a_prefix_of_all_prompts_does_not_send_them_to_one_instance(
     )
     whole = replayed(instance.traffic.sharing, rate, 0, len(estimated))
     engines = [instance.spec.plain_engine(contents=whole.contents) for _ in range(8)]
-    routed = simulate_shared_fleet(whole, engines, "prefix-aware")
+    record, chosen = simulate_shared_fleet(whole, engines, "prefix-aware")
     assert len(estimated) == len(whole)
     assert sorted(np.bincount(estimated.instance)) == pytest.approx(
-        sorted(np.bincount(routed.chosen)), rel=0.08
+        sorted(np.bincount(chosen)), rel=0.08
     )
-    assert hit_rate(estimated) == pytest.approx(hit_rate(routed.requests), abs=0.01)
+    assert hit_rate(estimated) == pytest.approx(hit_rate(record), abs=0.01)
     plan = planned(tp="1", engine="vllm", **traffic)
     assert plan.choice is not None
     assert plan.choice.systems == 1
@@ -353,7 +353,7 @@ def test_a_router_that_looks_at_the_load_finds_what_random_choice_finds() -> Non
     engines = [
         Engine(one.step, one.knobs, one.memory.blocks, contents=trace.contents) for _ in range(4)
     ]
-    looked = simulate_shared_fleet(trace, engines, "least-outstanding").requests
+    looked, _ = simulate_shared_fleet(trace, engines, "least-outstanding")
     drawn = fleet_record(one, 40.0, 4)[0]
     late = looked.due_ns > np.percentile(looked.due_ns, 60)
     found = looked.cached_tokens[late].sum() / looked.isl[late].sum()

@@ -232,9 +232,9 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
             engines = _engines(
                 asks, workload, plain=True, contents=trace.contents, tiers=asks.tiers
             )
-            record = simulate_shared_fleet(
+            record, _ = simulate_shared_fleet(
                 trace, engines, asks.router, seed=asks.seed, weight=asks.weights
-            ).requests
+            )
         else:
             served = _served(asks, workload, plain=plain)
             record = served.requests

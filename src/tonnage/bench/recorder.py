@@ -76,14 +76,12 @@ def token_times(reply: Reply, counted: Sequence[int] | None = None) -> TokenTime
         return TokenTimes(
             times_ns=times, per_event=counts, tokens=visible, source="server", hidden=hidden
         )
-    weights = counted if counted is not None and sum(counted) > 0 else reply.sizes
-    shared = len(times) > 1
     return TokenTimes(
         times_ns=times,
-        per_event=share(visible, weights),
+        per_event=share(visible, reply.sizes),
         tokens=visible,
         source="server",
-        shared=shared,
+        shared=len(times) > 1,
         hidden=hidden,
     )
 

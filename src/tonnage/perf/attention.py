@@ -118,7 +118,7 @@ def _prefill(groups: TermGroups) -> float:
 def _head_arithmetic(groups: TermGroups, mixer: Mixer, precision: Precision) -> float:
     """Share of the 16-bit matrix rate in decode attention.
 
-    Kernels of 2024 computed head by head where they did not take groups together (``_blocks``);
+    Kernels of 2024 computed head by head where they did not take groups together (``_walks``);
     later ones always take them together. Latent attention is arithmetic on the tensor cores in
     every engine, and so are the kinds that came after it; where no row says otherwise, it reaches
     the same share of their rate as prefill attention.
@@ -195,7 +195,14 @@ def _decodes(c: list[float], layers: Layers, work: Work, terms: AttentionTerms, 
 def _walks(
     c: list[float], layers: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work
 ) -> None:
-    """Put what the kernels of 2024 add into the array, for the kinds that they knew."""
+    """Put what the kernels of 2024 add into the array, for the kinds that they knew: one block per
+    sequence and query head, in waves over the multiprocessors.
+
+    While there are fewer blocks than multiprocessors, each walks its context at its own pace; one
+    block more than a full wave takes as long as two waves. With many waves the arithmetic of the
+    single heads decides. Groups of 8 heads are taken together once their blocks, which are fewer,
+    fill a quarter of the multiprocessors.
+    """
     mixer = layers.mixer
     if not isinstance(mixer, FullAttention | SlidingAttention | LatentLayer):
         return
@@ -204,32 +211,17 @@ def _walks(
         c[at.BOUNDED] += walk * mixer.window
         return
     c[at.WALK] += walk
-    _blocks(c, layers, terms, gpu, tp, work)
-
-
-def _blocks(
-    c: list[float], layers: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work
-) -> None:
-    """Put the decode attention of 2024 into a coefficient array: one block per sequence and query
-    head, in waves over the multiprocessors.
-
-    While there are fewer blocks than multiprocessors, each walks its context at its own pace; one
-    block more than a full wave takes as long as two waves. With many waves the arithmetic of the
-    single heads decides. Groups of 8 heads are taken together once their blocks, which are fewer,
-    fill a quarter of the multiprocessors.
-    """
     multiprocessors = FEWER_MULTIPROCESSORS.get(gpu.name) or MULTIPROCESSORS.get(
         gpu.arch, MULTIPROCESSORS["Hopper"]
     )
     read = work.context_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
-    heads = layers.mixer.heads if isinstance(layers.mixer, FullAttention | LatentLayer) else 1
     c[at.HEADS] += layers.layers * _joined(
         read, work.context / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic)
     )
-    c[at.WAVE] = heads / tp / multiprocessors
+    c[at.WAVE] = mixer.heads / tp / multiprocessors
     c[at.GROUPED_FROM] = NEVER
-    if isinstance(layers.mixer, FullAttention) and _together(layers.mixer):
-        c[at.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / max(layers.mixer.kv_heads / tp, 1.0)
+    if isinstance(mixer, FullAttention) and _together(mixer):
+        c[at.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / max(mixer.kv_heads / tp, 1.0)
 
 
 def _index_rate(gpu: Gpu) -> float:

@@ -50,6 +50,9 @@ def instead(deployment: Deployment, isl: int, osl: int) -> str:
     GPU, a shorter request.
     """
     wider, narrower = list(_wider(deployment)), list(_narrower(deployment))
+    splits = [deployment, *(wide for _, wide in wider)]
+    if "-mig-" in deployment.gpu.name:
+        wider.clear()  # slices share no link
     both = [
         (f"{tp} {precision}", replace(wide, precision=narrow.precision))
         for tp, wide in wider
@@ -66,13 +69,7 @@ def instead(deployment: Deployment, isl: int, osl: int) -> str:
     )
     ways.append(
         next(
-            (
-                way
-                for way, candidate in _larger(
-                    deployment, [deployment, *(wide for _, wide in wider)]
-                )
-                if holds(candidate, isl, osl)
-            ),
+            (way for way, candidate in _larger(deployment, splits) if holds(candidate, isl, osl)),
             "",
         )
     )

@@ -151,7 +151,7 @@ def timed_steps(deployment: Deployment) -> tuple[TimedStep, ...]:
     kernels, max_context = Kernels(deployment), deployment.model.max_context
     steps = [
         step
-        for step in _grid(max_context)
+        for step in _grid()
         if step.prefill + step.context // max(step.decodes, 1) <= max_context
     ]
     return tuple(
@@ -167,7 +167,7 @@ def timed_steps(deployment: Deployment) -> tuple[TimedStep, ...]:
     )
 
 
-def _grid(longest: int) -> Iterator[Step]:
+def _grid() -> Iterator[Step]:
     """Decodes alone, whole prompts, and a prompt among decodes of about its length."""
     for batch in (*BATCHES, 1024, 2048):
         for context in CONTEXTS:
@@ -176,9 +176,7 @@ def _grid(longest: int) -> Iterator[Step]:
         yield from (
             Step(prompt * pack, pack, 0, 0) for pack in (1, *PACKS) if prompt * pack <= MOST_TOKENS
         )
-        yield from (
-            Step(prompt, 1, batch, batch * prompt) for batch in BATCHES[::3] if prompt <= longest
-        )
+        yield from (Step(prompt, 1, batch, batch * prompt) for batch in BATCHES[::3])
 
 
 class Kernels:
@@ -232,6 +230,10 @@ class Kernels:
         name = self._of(table, form.weight_format, "format")
         return "fp8_block" if name == "fp8" and scaled_by_blocks(self.model, form) else name
 
+    def _mostly(self, group: str) -> Precision:
+        """The format of most weights of a group of matrices."""
+        return max(self.precision.forms(group, self.model.is_moe), key=lambda part: part[0])[1]
+
     def _dense(self, form: Precision) -> dict[str, float]:
         name = self._form(DENSE, form)
         numbers = self._times("dense", self.gpu, self.engine, name)
@@ -239,8 +241,7 @@ class Kernels:
         return numbers | {key: min(numbers[key], bound) for key, bound in fused}
 
     def _experts(self) -> dict[str, float]:
-        form = max(self.precision.forms(EXPERTS, True), key=lambda part: part[0])[1]
-        form = self.deployment.gpu.executes(form)
+        form = self.deployment.gpu.executes(self._mostly(EXPERTS))
         if form.weight_format == "mxfp4":
             name = "w4a16_mxfp4" if form.unpacked else "w4a8_mxfp4_mxfp8"
         else:
@@ -308,7 +309,7 @@ class Kernels:
         """
         m, total = step.tokens, 0.0
         for group, count, width in self._products(step):
-            form = max(self.precision.forms(group, self.model.is_moe), key=lambda part: part[0])[1]
+            form = self._mostly(group)
             times = self.dense[form.name][2] if form.name in self.dense else self._dense(form)
             total += count * (
                 times["floor_us"] + times["depth_us"] * width / 1e3 + times["row_ns"] * m / 1e3
@@ -319,9 +320,7 @@ class Kernels:
             for layer_group in self.model.by_kind
             if self._whole(layer_group, step)
         )
-        attention = max(
-            self.precision.forms("attention", self.model.is_moe), key=lambda part: part[0]
-        )[1].name
+        attention = self._mostly("attention").name
         for name, (weights, form, times) in self.dense.items():
             rest = weights - (inside / self.split.tp if name == attention else 0.0)
             if rest > 0:
@@ -445,9 +444,7 @@ class Kernels:
 
     def _module(self, name: str, heads: float, step: Step) -> float:
         engine, gpu = "sglang" if self.engine == "sglang" else "vllm", GENERATIONS[self.gpu]
-        form = self._form(
-            DENSE, max(self.precision.forms("attention", True), key=lambda part: part[0])[1]
-        )
+        form = self._form(DENSE, self._mostly("attention"))
         rows = {
             key: key.split()[-1]
             for key in _file()["modules"]["rows"]

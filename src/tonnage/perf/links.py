@@ -298,7 +298,7 @@ def _check_experts(model: Model, parallelism: Parallelism) -> None:
             f"{option('ep')}: {model.experts} experts of {model.name} cannot be spread over {ep}"
             " groups evenly"
         )
-    if gpus > 1 and (dp > 1 or ep > 1) and model.ffn % parallelism.moe_tp:
+    if (dp > 1 or ep > 1) and model.ffn % parallelism.moe_tp:
         raise InputError(
             f"{option('ep')}: experts of width {model.ffn} cannot be split over"
             f" {parallelism.moe_tp} GPUs; use a larger {option('ep')}"

@@ -248,11 +248,14 @@ def drafting(
     if speculation is None:
         return None
     layers = speculation.layers_of(deployment.model)
-    c = (
-        _heads(deployment, coefficients(deployment.model))
-        if layers is None
-        else _layers(deployment, coefficients(layers), layers)
-    )
+    c = coefficients(deployment.model if layers is None else layers)
+    if layers is None:
+        c = _heads(speculation.head_parameters(deployment.model), deployment.model, c)
+    else:  # with the projection before them
+        for place in (at.LINEAR_FLOPS, at.LINEAR_BYTES):
+            c[place] *= 1 + (
+                speculation.projection_parameters(deployment.model) / layers.common_parameters
+            )
     return Drafting(
         tokens=speculation.tokens,
         acceptance=speculation.acceptance,
@@ -261,19 +264,9 @@ def drafting(
     )
 
 
-def _layers(deployment: Deployment, c: list[float], layers: Model) -> list[float]:
-    """One pass through the drafter's layers, with the projection before them."""
-    speculation = deployment.speculation
-    projection = 0 if speculation is None else speculation.projection_parameters(deployment.model)
-    for place in (at.LINEAR_FLOPS, at.LINEAR_BYTES):
-        c[place] *= 1 + projection / layers.common_parameters
-    return c
-
-
-def _heads(deployment: Deployment, of_model: list[float]) -> list[float]:
+def _heads(parameters: int, model: Model, of_model: list[float]) -> list[float]:
     """One pass through heads alone, in proportion to the size of the model's head."""
-    speculation: Any = deployment.speculation
-    share = speculation.head_parameters(deployment.model) / deployment.model.head_parameters
+    share = parameters / model.head_parameters
     c = [0.0] * at.COEFFICIENTS
     c[at.NORM] = 1.0
     c[at.HEAD_FLOPS], c[at.HEAD_BYTES] = (
@@ -377,7 +370,8 @@ def _drafter(deployment: Deployment, model: Model) -> list[float]:
     terms = resolve(
         terms_of(deployment), model, deployment.gpu, deployment.precision, placed, preset
     )
-    host = replace(terms.host, step_s=0.0, sequence_s=0.0, prefill_s=0.0, launch_s=0.0, eager_s=0.0)
+    once = ("step_s", "schedule_s", "sequence_s", "prefill_s", "launch_s", "eager_s")
+    host = replace(terms.host, **dict.fromkeys(once, 0.0))
     return coefficients(
         replace(terms, host=host),
         model,

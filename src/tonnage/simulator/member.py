@@ -64,7 +64,7 @@ class Member:
     def kv_used(self) -> float:
         """Share of the KV blocks in use, from 0 to 1."""
         used, free = self.engine.kv_blocks_used, self.engine.kv_blocks_free
-        return used / max(used + free, 1)
+        return used / (used + free)
 
     def submit(
         self,

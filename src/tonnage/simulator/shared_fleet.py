@@ -12,18 +12,21 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tonnage.errors import InputError
 from tonnage.results.requests import ROW_COLUMNS, UNFINISHED
-from tonnage.simulator.autoscaler import scaler_of
-from tonnage.simulator.changes import NO_CHANGES, Routed
 from tonnage.simulator.member import Member, PrefixIndex, view_of
 from tonnage.simulator.reference import Engine, Waiting
 from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
 from tonnage.spec.workload import Trace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tonnage.results.requests import Requests
 
 NEVER = 1 << 62
 
@@ -38,7 +41,7 @@ def simulate_shared_fleet(
     *,
     seed: int = 0,
     weight: Sequence[float] | None = None,
-) -> Routed:
+) -> tuple[Requests, NDArray[np.int64]]:
     """Simulate requests that have something in common on several engines.
 
     Args:
@@ -46,6 +49,10 @@ def simulate_shared_fleet(
         engines: idle engines of the plain simulator at time 0, with the contents of the trace.
         router: a name of ``simulator.router.ROUTERS``; a conversation is a session to it.
         seed, weight: as in ``simulate_fleet``.
+
+    Returns:
+        The record in the order in which requests were sent, and of each row of the trace the
+        instance that the router chose.
 
     Raises:
         InputError: a closed loop, no engine, an unknown router, due times out of order, or more
@@ -63,8 +70,7 @@ def simulate_shared_fleet(
         heapq.heappush(clients.pending, (int(trace.due_ps[row]), row))
     while clients.turn():
         pass
-    changed = NO_CHANGES.changed(len(engines), NO_CHANGES.last(trace), 0, 0, scaler_of(None, 0))
-    return Routed(requests=_joined(engines), chosen=clients.chosen, changed=changed)
+    return _joined(engines), clients.chosen
 
 
 class _Clients:

@@ -16,7 +16,7 @@ from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.results.requests import ROW_COLUMNS, SIMULATED_COLUMNS, Requests, Turns
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, EngineKnobs, Windows
-from tonnage.spec.workload import Split, Trace, Workload
+from tonnage.spec.workload import Trace, Workload
 
 if TYPE_CHECKING:
     import numpy as np
@@ -162,18 +162,6 @@ def _pooled_turns(parts: Sequence[Requests], order: NDArray[np.int64]) -> Turns 
     return Turns(session=session[order], first=first[order], alone_ns=alone[order])
 
 
-def split_trace(trace: Trace, instances: int, split: Split, seed: int) -> list[Trace]:
-    """The requests of an open loop over instances; instances without any are left out."""
-    import numpy as np
-
-    count = len(trace)
-    owner: NDArray[np.int64] = np.arange(count) % instances
-    if split == "random":
-        owner = np.random.default_rng([seed, instances]).integers(0, instances, count)
-    rows = [np.flatnonzero(owner == i) for i in range(instances)]
-    return [_part(trace, r, i, instances) for i, r in enumerate(rows) if r.size]
-
-
 def _part(trace: Trace, rows: NDArray[np.int64], which: int, parts: int) -> Trace:
     """Some requests of a trace, with their own draws: they are counted from 0 again. What they have
     in common is left out.
@@ -197,12 +185,12 @@ def rank_traces(trace: Trace, ranks: int) -> list[Trace]:
     """
     import numpy as np
 
-    if ranks == 1 or trace.concurrency == 0:
-        return split_trace(trace, ranks, "round-robin", 0) if ranks > 1 else [trace]
-    client = np.arange(len(trace)) % trace.concurrency
+    if ranks == 1:
+        return [trace]
+    turn = np.arange(len(trace)) % (trace.concurrency or ranks)
     traces = []
-    for rank in range(min(ranks, trace.concurrency)):
-        rows = np.flatnonzero(client % ranks == rank)
+    for rank in range(ranks):
+        rows = np.flatnonzero(turn % ranks == rank)
         clients = len(range(rank, trace.concurrency, ranks))
         traces.append(replace(_part(trace, rows, rank, ranks), concurrency=clients))
     return [part for part in traces if len(part)]

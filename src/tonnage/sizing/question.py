@@ -265,9 +265,8 @@ def found_tokens(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> f
     total = 0.0
     for ids, tokens in zip(blocks, isl, strict=True):
         prefix, matched = -1, 0
-        for place, identifier in enumerate(ids):
-            if (prefix, identifier) in tree and matched == place:
-                matched += 1
+        for identifier in ids:
+            matched += (prefix, identifier) in tree  # behind the first that is not, none is
             prefix = tree.setdefault((prefix, identifier), len(tree))
         total += tokens * matched / max(len(ids), 1)
     return total

@@ -7,9 +7,13 @@ that the kernel knows happens: the first tests for a change of it.
 from __future__ import annotations
 
 import ast
+import gc
+import signal
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import accumulate, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,15 +24,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.deployments import knobs_of
-from tests.simulator.driven_engines import engine_of
+from tests.simulator.driven_engines import engine_of, requests_of
 from tests.simulator.kernel.compared import MODEL, SHAPES, assert_same, instances, same_ranks
 from tests.simulator.kernel.hand_worked import trace_of
+from tests.simulator.kernel.small_runs import KINDS, small_run
 from tests.simulator.kernel.uncompiled import beside, uncompiled
-from tests.simulator.test_engine import same_at_every_cut
+from tests.simulator.test_engine import forgets_nothing_that_counts, same_at_every_cut
 from tests.simulator.two_pools import COLUMNS
-from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, examples
-from tonnage.perf.step import Drafting
-from tonnage.results.requests import COMPLETED, FAILED, REJECTED
+from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, examples
+from tonnage.errors import InputError
+from tonnage.perf.step import Drafting, StepModel
+from tonnage.results.requests import COMPLETED, FAILED, REJECTED, UNFINISHED
 from tonnage.simulator import reference
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.changes import (
@@ -47,6 +53,7 @@ from tonnage.simulator.pools import COUNTING, KvLink, simulate_pools
 from tonnage.simulator.request import RECEIVING
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.rules import is_for_reference
+from tonnage.simulator.spec import EngineSpec
 from tonnage.spec.deployment import Windows
 from tonnage.spec.sessions import ENDLESS, of_rows
 from tonnage.spec.workload import Trace
@@ -58,20 +65,27 @@ def plain() -> Iterator[Any]:
         yield module
 
 
-@pytest.mark.parametrize("kind", SHAPES)
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-@examples(0.15)
-@given(data=st.data())
-def test_uncompiled_kernel_equals_reference(plain, scheduler, kind, data):
-    """All three loops and groups of ranks, which take half a minute each to compile."""
-    run, traces, ranks = data.draw(instances(kind, scheduler))
-    for leaps in (False, True):
-        same_ranks(plain.run_ranks, run, traces, ranks, leaps=leaps)
+MOST_S = 4.0
+"""CPU seconds after which a test is taken not to end: a loop that goes on for ever is no rare fault."""
+
+
+@pytest.fixture(autouse=True)
+def ends() -> Iterator[None]:
+    def stop(*_: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_S)
+    yield
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)
 
 
 TIGHT = [(0, 4, 40, 1), (1, 9, 30, 0), (2, 3, 50, 2), (3, 6, 20, 0), (30, 5, 40, 1), (31, 4, 9, 2)]
 """Due times in milliseconds, prompts, outputs and classes, for which 60 blocks of a token are few."""
 
+
+GUESSES = Drafting(tokens=2, acceptance=0.6, passes=1, coefficients=ROOFLINE * 0.1)
 
 BUSY = replace(
     MODEL, stream_s=0.0041, stream_step_s=0.00087654321, enter_s=0.0033, enter_token_s=1e-4
@@ -133,6 +147,110 @@ def test_uncompiled_kernel_equals_reference_with_common_prompts_in_little_memory
             same_ranks(plain.run_ranks, run, [trace], 1, leaps=leaps)
 
 
+# Small runs of every kind, and leaps.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_uncompiled_kernel_equals_reference_on_small_runs(plain, scheduler, kind):
+    for number in range(5):
+        run, traces, ranks = small_run(scheduler, kind, number)
+        for leaps in (False, True):
+            same_ranks(plain.run_ranks, run, traces, ranks, leaps=leaps)
+
+
+def test_so_many_steps_are_within_a_time(plain):
+    """Also where floats, which guess at it, are a step too high or too low."""
+    within = beside(plain, "loop").steps_within
+    firsts = (1, 7, 5 * 10**9, 5_719_006_086_290, 29_957_094_820_335, 81_218_670_716_780)
+    for first, longer in product(firsts, (0, 3, 8_468_804)):
+        ends = list(accumulate(first + longer * step for step in range(4100)))
+        for steps in (1, 2, 154, 1473, 1590, 1666, 1809, 1986, 4095):
+            for lasts in (ends[steps - 1] - 1, ends[steps - 1], ends[steps - 1] + 1):
+                expected = bisect_right(ends, lasts)
+                assert within(first, longer, lasts, 4096) == min(expected, 4096)
+                for limit in (1, steps - 1, steps, steps + 1):
+                    assert within(first, longer, lasts, limit) == min(expected, limit)
+
+
+def half_ms(*rows: tuple[float, int, int]) -> Trace:
+    """``trace_of``, with halves of a millisecond."""
+    trace = trace_of(*((round(2 * at), isl, osl) for at, isl, osl in rows))
+    return replace(trace, due_ps=trace.due_ps // 2)
+
+
+LONE, PAIR = half_ms((0, 10, 2000)), half_ms((0, 10, 2000), (500.5, 10, 2000))
+SHORT = half_ms((0, 10, 60))
+TICKS = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
+
+
+@pytest.fixture
+def taken(plain, monkeypatch) -> list[int]:
+    """How many steps are ended at a time, of an engine and of ranks."""
+    steps_ended: list[int] = []
+
+    def noted(ends: Any) -> Any:
+        return lambda m, steps, began: (steps_ended.append(steps), ends(m, steps, began))
+
+    for file, name in (("loop", "end_steps"), ("lockstep", "end_ranks")):
+        monkeypatch.setattr(beside(plain, file), name, noted(getattr(beside(plain, file), name)))
+    return steps_ended
+
+
+@pytest.mark.parametrize(
+    ("trace", "settings", "leaps"),
+    [
+        (LONE, {}, [1, 1999]),
+        (half_ms((0, 10, 6000)), {}, [1, 4096, 1903]),
+        # heard at the end of the step in which it comes; then both decode until the first ends
+        (PAIR, {}, [1, 500, 1, 1498, 501]),
+        (PAIR, {"overlap_schedule": True}, [1, 501, 1, 1497, 502]),
+        # looked for after every 7th step of decodes alone
+        (PAIR, {"receive_interval": 7}, [1, 504, 1, 1494, 505]),
+        # a prompt alone, whose step gives the other no token
+        (PAIR, {"scheduler": "sglang"}, [1, 500, 1, 1499, 500]),
+        # a batch that ends before the next begins; the first look at who has come changes nothing
+        (PAIR, {"scheduler": "static"}, [1, 500, 1499, 1, 1999]),
+        (PAIR, {"scheduler": "tensorrt-llm"}, [1, 500, 1, 1498, 501]),
+        (PAIR, {"scheduler": "one-prefill"}, [1, 500, 1, 1498, 501]),
+        (
+            PAIR,
+            {"scheduler": "max-utilization", "chunked_prefill": True},
+            [1, 500, 1, 1498, 501],
+        ),
+        # a front end that takes longer than a step, or keeps who enters out for longer than it may
+        (SHORT, {"stream_s": 0.0004, "stream_step_s": 0.0005}, [1, 59]),
+        (SHORT, {"stream_s": 0.0006, "stream_step_s": 0.0005}, [1] * 60),
+        (SHORT, {"enter_s": 0.0001, "stream_s": 0.0007}, [1, 59]),
+        (SHORT, {"enter_s": 0.0001, "stream_s": 0.0008}, [1] * 60),
+    ],
+)
+def test_steps_that_are_alike_are_taken_at_once(plain, taken, trace, settings, leaps):
+    """By hand, of steps of 1 ms."""
+    timing = {name: seconds for name, seconds in settings.items() if name.endswith("_s")}
+    knobs = {name: knob for name, knob in settings.items() if name not in timing}
+    plain.run(trace, replace(TICKS, **timing), knobs_of(4, 512, **knobs), 500)
+    assert taken == leaps
+
+
+def test_leaps_end_where_blocks_or_the_window_do(plain, taken):
+    """Of 64 blocks each has 32, for 512 tokens; the last one loses its 513 tokens and computes them
+    again, 512 in a step, when the other has ended."""
+    knobs = knobs_of(4, 512)
+    plain.run(trace_of((0, 16, 500), (0, 16, 500)), TICKS, knobs, 64)
+    assert taken == [1, 496, 1, 2, 1, 1, 2]
+    taken.clear()
+    plain.run(LONE, TICKS, knobs, 500, window_ps=2001 * MS // 2)
+    assert taken == [1, 999]
+
+
+def test_ranks_leap_together(plain, taken):
+    """The second rank has a request at 500.5 ms, which is heard at the end of a step."""
+    traces = [LONE, half_ms((500.5, 10, 2000))]
+    plain.run_ranks(traces, 2, TICKS, knobs_of(4, 512), 500)
+    assert taken == [1, 500, 1, 1498, 501]
+
+
 def test_each_gap_is_in_the_bin_that_its_edges_say(plain):
     """At every edge, and a picosecond before it, which no float of 53 bits tells apart at the end."""
     decoding = sys.modules[f"{plain.__package__}.decoding"]
@@ -165,6 +283,114 @@ def test_what_the_loops_call_is_compiled_with_them(file: Path) -> None:
                 ["njit(inline='always')"],
             )
             assert compiled != typed, node.name
+
+
+# Whole instances, and what is refused.
+
+
+def test_a_record_of_an_uncompiled_instance_is_that_of_its_ranks(plain):
+    """Of one rank its record as it is, where one that was rejected has no instance; of two in the
+    order in which requests came, and their steps in that order too."""
+    runs = plain.run_ranks([LONE, PAIR], 2, TICKS, knobs_of(4, 512), 200, most_steps=5000)
+    spec = EngineSpec(step=TICKS, knobs=knobs_of(4, 512), blocks=200, ranks=2)
+    record, steps = plain.run_instance(spec, [LONE, PAIR], most_steps=5000)
+    assert record.instance.tolist() == [0, 1, 1]
+    first, second = runs[0]
+    assert record.last_token_ns.tolist() == [*first.last_token_ns, *second.last_token_ns]
+    np.testing.assert_array_equal(steps.last_step, runs[1].last_step)
+    late = replace(LONE, due_ps=LONE.due_ps + 400 * MS)
+    record, steps = plain.run_instance(spec, [late, PAIR], most_steps=5000)
+    assert record.due_ns.tolist() == [0, 400_000_000, 500_500_000]
+    assert record.instance.tolist() == [1, 0, 1]
+    assert steps.first_step.tolist() == [0, 400, 501]
+    record, steps = plain.run_instance(spec, [late, PAIR])
+    assert steps.first_step.tolist() == steps.last_step.tolist() == []
+    spec = replace(spec, ranks=1, max_context=500)
+    record, steps = plain.run_instance(
+        spec, [half_ms((0, 10, 60), (1, 10, 600))], window_ps=30 * MS
+    )
+    assert record.instance.tolist() == [0, -1]
+    assert record.osl.tolist() == [30, 0]
+    assert (record.window_ns, steps.count) == (30_000_000, 30)
+
+
+@pytest.mark.parametrize("loop", [{}, {"shares": True}, {"ranks": True}, {"grouped": True}])
+def test_a_run_that_warms_up_runs_and_leaves_the_collector_as_it_was(plain, loop, monkeypatch):
+    records, run_ranks = [], plain.run_ranks
+    monkeypatch.setattr(
+        plain, "run_ranks", lambda *values: records.append(run_ranks(*values)) or gc.isenabled()
+    )
+    for enabled in (True, False):
+        (gc.enable if enabled else gc.disable)()
+        plain.warm_up(**loop)
+        assert gc.isenabled() is enabled
+    gc.enable()
+    for [record], steps in records:
+        assert record.status.tolist() == [COMPLETED]
+        assert steps.count == 1
+
+
+def two_requests(plain: Any, *, blocks: int = 40, **changed: Any) -> list[int]:
+    """What becomes of two requests of a token each where this much is changed."""
+    columns = {"isl": [1, 1], "osl": [1, 1], "due_ps": [0, 0]}
+    columns |= {name: changed[name] for name in columns.keys() & changed.keys()}
+    trace = Trace(
+        **{name: np.array(column) for name, column in columns.items()},
+        concurrency=changed.get("concurrency", 0),
+        turnaround_ps=0,
+    )
+    step, knobs = TICKS, replace(knobs_of(4, 512), **changed.get("knobs", {}))
+    if "contents" in changed:
+        pieces = [[(piece, ENDLESS)] for piece in changed["contents"]]
+        trace = replace(trace, contents=of_rows(pieces))
+    if "drafting" in changed:
+        step = replace(step, drafting=replace(GUESSES, tokens=changed["drafting"]))
+    return plain.run(trace, step, knobs, blocks).status.tolist()
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"isl": [1, 0]}, "one token or more"),
+        ({"osl": [0, 1]}, "one token or more"),
+        ({"due_ps": [5, 4]}, "in order"),
+        ({"due_ps": [-1, 4]}, "in order"),
+        ({"knobs": {"max_batch_size": 0}}, "max_batch_size"),
+        ({"knobs": {"max_num_tokens": 0}}, "max_num_tokens"),
+        ({"knobs": {"tokens_per_block": 0}}, "tokens_per_block"),
+        ({"knobs": {"receive_interval": 0}}, "receive_interval"),
+        ({"blocks": -1}, "1 or more"),
+        ({"drafting": 3, "knobs": {"long_prefill_token_threshold": 1}}, "leave one of the two out"),
+        ({"drafting": 3, "knobs": {"scheduler": "static"}}, "static batching"),
+        ({"drafting": 0}, "k=0"),
+        ({"drafting": 512}, "steps of 512 tokens"),
+        ({"drafting": 3, "knobs": {"queue_order": "priority"}}, "readable simulator"),
+        ({"contents": [0, 0], "knobs": {"shed": True}}, "readable simulator"),
+        ({"contents": [0, 1 << 39]}, "more than can be simulated"),
+        ({"contents": [0, 0], "blocks": (1 << 30) + 1}, "more than can be simulated"),
+        ({"contents": [0, 0], "osl": [1, (16 << 23) - 1]}, "more than can be simulated"),
+    ],
+)
+def test_what_no_engine_could_do_is_refused(plain, changed, words):
+    with pytest.raises(InputError, match=words):
+        two_requests(plain, **changed)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"due_ps": [0, 0]},
+        {"due_ps": [-1, -1], "concurrency": 1},
+        {"isl": [1, 1], "osl": [1, 1]},
+        {"drafting": 511},
+        {"drafting": 1},
+        {"contents": [0, (1 << 39) - 1]},
+        {"knobs": {"max_batch_size": 1, "max_num_tokens": 1, "tokens_per_block": 1}},
+    ],
+)
+def test_the_least_and_the_most_that_an_engine_can_do(plain, changed):
+    assert two_requests(plain, **changed) == [COMPLETED] * 2
+    assert two_requests(plain, **changed, blocks=0) == [REJECTED] * 2
 
 
 # Fleets.
@@ -203,9 +429,6 @@ def mixed_trace(count: int = 26) -> Trace:
     rows = [(at, 3 + 7 * k % 23, 1 + 5 * k % 17) for k, at in enumerate(due[:count])]
     rows[9] = (rows[9][0], 400, 3)
     return trace_of(*rows)
-
-
-GUESSES = Drafting(tokens=2, acceptance=0.6, passes=1, coefficients=ROOFLINE * 0.1)
 
 
 def engines_of_all_kinds(trace: Trace) -> list[Run]:
@@ -356,31 +579,165 @@ def test_an_uncompiled_engine_equals_the_reference_at_every_cut(plain, place):
         same_at_every_cut(beside(plain, "engine").Engine, run, seed)
 
 
+@pytest.mark.parametrize("place", [0, 3, 5])
+def test_an_uncompiled_engine_may_forget_what_has_ended(plain, place):
+    """Of requests that all are small; they are more than an engine has rows for at first."""
+    kinds = engines_of_all_kinds(trace_of(*((at, 1 + at % 7, 1 + at % 4) for at in range(70))))
+    forgets_nothing_that_counts(beside(plain, "engine").Engine, kinds[place], place)
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_an_uncompiled_engine_that_tells_of_ends_alone_tells_of_all(plain, place):
+    """The same instants as where every token is told; and all tokens of those that ran through."""
+    run = engines_of_all_kinds(mixed_trace())[place]
+    ends = beside(plain, "engine").Engine(
+        run.step, run.knobs, run.kv_blocks, seed=run.trace.seed, ends_only=True
+    )
+    every = engine_of(reference.Engine, run)
+    tokens = np.zeros(len(run.trace), np.int64)
+    for request in [*requests_of(run.trace), None]:
+        for engine in (ends, every) if request else ():
+            engine.submit(request)
+        if request is None or request.id % 3 == 0:
+            tells, told_all = (
+                engine.advance(request.at if request else None) for engine in (ends, every)
+            )
+            ended = told_all.status != UNFINISHED
+            columns = ("at", "ids", "status")
+            expected = zip(*(getattr(told_all, name)[ended] for name in columns), strict=True)
+            found = zip(*(getattr(tells, name) for name in columns), strict=True)
+            assert sorted(found) == sorted(expected)
+            tokens[tells.ids] += tells.tokens
+            assert ends.running.tolist() == every.running
+    record = every.requests()
+    assert_same(ends.requests(), record)
+    np.testing.assert_array_equal(
+        tokens[record.preemptions == 0], record.osl[record.preemptions == 0]
+    )
+
+
+def test_an_uncompiled_engine_goes_on_where_its_log_was_full(plain):
+    trace = trace_of(*((at // 8, 2, 150 - at) for at in range(60)))
+    run = replace(engines_of_all_kinds(trace)[0], kv_blocks=2000)
+    run = replace(run, knobs=replace(run.knobs, max_batch_size=30))
+    engines = [engine_of(kind, run) for kind in (beside(plain, "engine").Engine, reference.Engine)]
+    for request in requests_of(trace):
+        for engine in engines:
+            engine.submit(request)
+    told, expected = (engine.advance() for engine in engines)
+    assert len(told.ids) == trace.osl.sum() > 4096
+    for name in ("ids", "at", "tokens", "status"):
+        np.testing.assert_array_equal(getattr(told, name), getattr(expected, name))
+
+
+LINK = KvLink(bytes_per_token=100, bytes_s=1e6, layers=3, block_tokens=2)
+STREAMS = replace(MODEL, stream_s=0.0005, stream_step_s=0.001)
+
+
+def pools_of(kind: Any, runs: list[Run]) -> list[list[Any]]:
+    """Two engines of a kind for the run of each pool."""
+    return [[engine_of(kind, run) for _ in range(2)] for run in runs]
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("router", COUNTING)
 def test_uncompiled_pools_equal_the_reference(plain, router, overlap):
     """Pools of engines of different kinds, as fleets and driven from event to event."""
     trace = mixed_trace()
     trace = replace(trace, isl=np.maximum(trace.isl, 4))
-    link = KvLink(bytes_per_token=100, bytes_s=1e6, layers=3, overlap=overlap, block_tokens=2)
+    link = replace(LINK, overlap=overlap)
     kinds = [kind for kind in engines_of_all_kinds(trace) if kind.knobs.scheduler in RECEIVING]
     turn = COUNTING.index(router) + overlap
-    first, second = (
-        replace(kinds[(turn + further) % len(kinds)], kv_blocks=5000) for further in (0, 1)
-    )
-    first = replace(first, step=replace(first.step, drafting=None))
-    second = replace(second, knobs=replace(second.knobs, chunked_prefill=True), kv_blocks=60)
-
-    def engines(kind: Any) -> list[list[Any]]:
-        return [[engine_of(kind, run) for _ in range(2)] for run in (first, second)]
-
+    first, second = (kinds[(turn + further) % len(kinds)] for further in (0, 1))
+    step = STREAMS if turn == 2 else replace(first.step, drafting=None)
+    chunked = replace(second.knobs, chunked_prefill=True)
+    runs = [replace(first, step=step, kv_blocks=5000), replace(second, knobs=chunked, kv_blocks=60)]
     engine = beside(plain, "engine").Engine
-    expected = simulate_pools(trace, *engines(reference.Engine), link, router, seed=3)
-    driven = simulate_pools(trace, *engines(engine), link, router, seed=3)
-    machines = ([member.machine for member in pool] for pool in engines(engine))
+    expected = simulate_pools(trace, *pools_of(reference.Engine, runs), link, router, seed=3)
+    driven = simulate_pools(trace, *pools_of(engine, runs), link, router, seed=3)
+    machines = ([member.machine for member in pool] for pool in pools_of(engine, runs))
     whole = beside(plain, "pools").run_pools(trace, *machines, link, router, seed=3)
     for record in (driven, whole):
         for name in COLUMNS:
             np.testing.assert_array_equal(
                 getattr(record, name), getattr(expected, name), err_msg=name
             )
+
+
+@pytest.mark.parametrize(
+    ("knobs", "streams", "lacking", "given"),
+    [
+        ({}, {}, 0, True),
+        ({}, {}, 1, False),
+        ({}, {"stream_s": 0.002}, 0, True),
+        ({}, {"stream_s": 0.002, "enter_s": 0.0001}, 1, False),
+        ({"queue_order": "shortest-first"}, {}, 0, False),
+        ({"scheduler": "tensorrt-llm"}, {}, 0, True),
+        ({"scheduler": "tensorrt-llm", "tokens_per_block": 8}, {}, -1000, False),
+        ({"scheduler": "vllm", "tokens_per_block": 8}, {}, -1000, True),
+    ],
+)
+def test_fleets_answer_for_pools_where_blocks_last(plain, knobs, streams, lacking, given):
+    """Three prompts of 7 tokens, which one step computes, in blocks of 4: at most 6 of them wait for
+    their transfers at once, and a step may take another 64 / 4 + 8 · 3 + 2 · 3."""
+    knobs = replace(knobs_of(8, 64, block=4), **knobs)
+    engine = beside(plain, "engine").Engine
+    source = engine(replace(TICKS, **streams), knobs, 6 + 16 + 24 + 6 - lacking).machine
+    target = engine(TICKS, replace(knobs, scheduler="vllm"), 500).machine
+    trace = trace_of((0, 7, 5), (0, 7, 5), (0, 7, 5))
+    link = replace(LINK, block_tokens=4, bytes_s=1e4)
+    found = beside(plain, "pools").run_pools(trace, [source], [target], link, "round-robin")
+    assert (found is not None) is given
+
+
+def test_what_one_step_of_a_pool_may_take_by_hand(plain):
+    pools = beside(plain, "pools")
+    cfg = {"block_tokens": 4, "window_blocks": 1, "longest_chunk": 0, "slots": 8, "max_tokens": 64}
+    # 64 / 4, 3 + 1 for each of 8 prompts, and twice the longest, of 30 / 4 + 2 + 1 blocks
+    assert pools._step_blocks(cfg, 5, 30) == 16 + 8 * 4 + 2 * 10
+    assert pools._step_blocks(cfg | {"slots": 100}, 5, 30) == 16 + (12 + 2) * 4 + 2 * 10
+    # in chunks of 3, or of all of a shorter prompt
+    assert pools._step_blocks(cfg | {"longest_chunk": 3}, 5, 30) == 8 * (10 + 2)
+    assert pools._step_blocks(cfg | {"longest_chunk": 3, "slots": 100}, 5, 30) == 23 * 12
+    assert pools._step_blocks(cfg | {"longest_chunk": 9, "slots": 100}, 5, 30) == 14 * 12
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "blocks", "most"),
+    [
+        ([], [], [], 0),
+        ([0, 5, 10], [7, 12, 20], [2, 3, 4], 7),
+        ([0, 1, 2], [10, 11, 12], [2, 3, 4], 9),
+        ([0, 7], [7, 9], [2, 3], 5),
+        ([0, 8], [7, 9], [2, 3], 3),
+    ],
+)
+def test_the_most_blocks_that_wait_for_transfers_by_hand(plain, begin, end, blocks, most):
+    columns = (np.array(column, np.int64) for column in (begin, end, blocks))
+    assert beside(plain, "pools")._most_held(*columns) == most
+
+
+def test_when_steps_ended_whose_tokens_were_streamed_later_by_hand(plain):
+    """Two tokens of a step at 10, of 2 each and 1 for the step; then one at 20; the front end was
+    behind with the last at 21, so that its step is only known to have ended after that one."""
+    ended_after = beside(plain, "pools")._ended_after
+    at = np.array([10, 10, 20, 21])
+    assert ended_after(at, 2, 1).tolist() == [5, 5, 17, 17]
+    assert ended_after(at, 2, 0).tolist() == [6, 6, 18, 18]
+    assert ended_after(at, 0, 1).tolist() == [9, 9, 19, 19]
+    assert ended_after(at, 0, 0).tolist() == at.tolist()
+    assert ended_after(at[:0], 2, 1).tolist() == []
+
+
+# Whatever hypothesis draws.
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@examples(0.05)
+@given(data=st.data())
+def test_uncompiled_kernel_equals_reference(plain, scheduler, kind, data):
+    """All three loops and groups of ranks, which take half a minute each to compile."""
+    run, traces, ranks = data.draw(instances(kind, scheduler))
+    for leaps in (False, True):
+        same_ranks(plain.run_ranks, run, traces, ranks, leaps=leaps)

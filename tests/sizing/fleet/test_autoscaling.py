@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.plan.candidates import plan_of
+from tests.plan.candidates import candidate, plan_of
 from tests.questions import plans_with
 from tonnage.api.sizing import ask
 from tonnage.plan.demand import Demand, DemandSource
@@ -35,10 +35,14 @@ from tonnage.sizing.fleet.autoscaling import (
     first_load,
     hardest_hours,
 )
+from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
+from tonnage.spec.arrivals import HourlyArrivals
 from tonnage.spec.deployment import Limit
+from tonnage.spec.recording import Recording
+from tonnage.spec.workload import TraceArrivals
 
 few_parts = plans_with()
 
@@ -532,3 +536,207 @@ def test_a_run_over_hours_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     gaps_alone.__dict__["simulated"] = 10
     outcome = gaps_alone.run("trace", None)
     assert (outcome.broken_hours, outcome.hours) == ((1,), 1)
+
+
+# What is asked of a plan, and what is made of the answers of both searches.
+
+
+def of_plan(**changed: object) -> SimpleNamespace:
+    """A choice of ten systems of four instances, one of them spare, that carry 100 requests per
+    second with five each."""
+    parts = {"systems": 10, "systems_exact": 5.0, "sized_requests_per_second_per_instance": 5.0}
+    return SimpleNamespace(choice=candidate(tp=2, **parts | changed))
+
+
+def over(seconds: float | None = None, profile: object = None, **changed: object) -> object:
+    source = SimpleNamespace(trace_seconds=seconds)
+    demand = SimpleNamespace(source=source, profile=profile, sizing_requests_per_second=100.0)
+    return SimpleNamespace(**{"demand": demand, "spare": 1} | changed)
+
+
+@pytest.mark.parametrize(
+    ("asked", "plan_of_it", "base"),
+    [
+        (over(), of_plan(), (0.0, 20)),
+        (over(7_200.0), of_plan(), (2.0, 20)),
+        (over(profile=(1.0,) * 24), of_plan(), (24.0, 20)),
+        # no more than the nine systems next to the spare one, and the eight without one on standby
+        (over(), of_plan(sized_requests_per_second_per_instance=2.0), (0.0, 36)),
+        (
+            over(),
+            of_plan(
+                sized_requests_per_second_per_instance=2.0,
+                standby=SimpleNamespace(extra_systems=1),
+            ),
+            (0.0, 32),
+        ),
+        (over(), of_plan(sized_requests_per_second_per_instance=100 / 3 + 1e-12), (0.0, 3)),
+    ],
+)
+@pytest.mark.parametrize("start_s", [None, 45.0])
+def test_what_is_scaled_is_what_carries_the_load(
+    *,
+    asked: object,
+    plan_of_it: SimpleNamespace,
+    base: tuple[float, int],
+    start_s: float | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module, looked = "tonnage.sizing.fleet.autoscaling", []
+    fleet_of = SimpleNamespace(instance=SimpleNamespace(deployment="deployment"))
+    monkeypatch.setattr(f"{module}._fleet", lambda *what: looked.append(what) or fleet_of)
+    monkeypatch.setattr(f"{module}._proposed", lambda *what, **how: (what, how))
+    monkeypatch.setattr(f"{module}.start_seconds", lambda deployment: (deployment, 300.0))
+    (first, fleet_there, runs), how = autoscaling(
+        asked, plan_of_it, broken_share=0.1, start_s=start_s, workers=3
+    )
+    hours, instances = base
+    assert first == Autoscaling(
+        hours=hours,
+        instances=instances,
+        simulated_instances=0,
+        requests=0,
+        broken_hours_share=0.1,
+        fixed=None,
+    )
+    assert looked == [(asked, plan_of_it.choice, instances, runs)]
+    assert fleet_there is fleet_of
+    assert how == {
+        "carries": plan_of_it.choice.sized_rate,
+        "start_s": ("deployment", 300.0) if start_s is None else 45.0,
+        "workers": 3,
+    }
+    monkeypatch.setattr(f"{module}._fleet", lambda *what: None)
+    assert autoscaling(asked, plan_of_it, broken_share=0.1) == replace(first, reason="no-rule")
+    single = of_plan(sized_requests_per_second_per_instance=100.0)
+    assert autoscaling(asked, single).reason == "one-instance"
+    ranks = of_plan(dp=2)
+    assert autoscaling(asked, ranks).reason == "attention-ranks"
+    assert autoscaling(asked, ranks).broken_hours_share == 0.0
+
+
+@pytest.mark.parametrize(
+    ("profile", "recording", "rates"),
+    [
+        ((40.0, 80.0), None, (50.0, 100.0)),  # as much more as the peak is
+        ((100.0, 200.0), None, (100.0, 200.0)),
+        (None, None, ()),
+        ((40.0, 80.0), "recording", ()),
+    ],
+)
+def test_the_fleet_of_a_choice_over_its_hours(
+    *,
+    profile: tuple[float, ...] | None,
+    recording: str | None,
+    rates: tuple[float, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slowdown = SimpleNamespace(steps=1.25, beyond_steps=lambda limits: (*limits, "tighter"))
+    contender = SimpleNamespace(behind=lambda *, steps: ("instance", steps))
+    sized = SimpleNamespace(contender=contender, slowdown=slowdown)
+    module, looked = "tonnage.sizing.fleet.autoscaling", []
+    monkeypatch.setattr(f"{module}.alone", lambda *what: looked.append(what) or sized)
+    asked = over(profile=profile, recording=recording, limits=("limit",), replays_lengths=False)
+    assert _fleet(asked, "choice", 7, "runs") == FleetOverHours(
+        instance=("instance", 1.25),
+        limits=("limit",),
+        slo=("limit", "tighter"),
+        instances=7,
+        profile=rates,
+        recording=recording,
+        lengths=False,
+    )
+    assert looked == [(asked, "choice", "runs")]
+    monkeypatch.setattr(f"{module}.alone", lambda *what: None)
+    assert _fleet(asked, "choice", 7, "runs") is None
+
+
+@pytest.mark.parametrize("best_rules", [("outstanding", "rate"), ("rate",), ()])
+def test_rules_for_both_metrics_are_proposed_the_fewest_hours_first(
+    best_rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance carries 10 requests per second, which take a tenth of a second for each."""
+    module = "tonnage.sizing.fleet.autoscaling"
+    hours = {"outstanding": 90.0, "rate": 80.0}
+    fixed, made = SimpleNamespace(run="fixed"), []
+
+    class Searched:
+        def __init__(self, fleet: object, metric: str, **how: object) -> None:
+            self.metric, self.runs, self.fixed = metric, len(metric), {}
+            made.append((self, fleet, metric, how))
+
+        def as_fixed(self, trace: object) -> object:
+            assert trace == "whole of it"
+            return fixed
+
+        def best(self) -> object:
+            assert list(self.fixed.values()) == [fixed]
+            return self.metric if self.metric in best_rules else None
+
+    monkeypatch.setattr(f"{module}.Search", Searched)
+    monkeypatch.setattr(
+        f"{module}._proposal",
+        lambda search, best: SimpleNamespace(
+            metric=best, run=SimpleNamespace(instance_hours=hours[best])
+        ),
+    )
+    opened = []
+
+    def run(instance: object, instances: int, rate: float, care: object) -> SimpleNamespace:
+        opened.append((instance, instances, care))
+        mean = None if rate == SHARES[0] * 10.0 else 100.0 * rate
+        return SimpleNamespace(summary=SimpleNamespace(e2e_ms=SimpleNamespace(mean=mean)))
+
+    scaled = SimpleNamespace(
+        instance="instance", whole="whole of it", hardest="hard", machine="machine", simulated=4
+    )
+    base = Autoscaling(
+        hours=24.0,
+        instances=9,
+        simulated_instances=0,
+        requests=0,
+        broken_hours_share=0.1,
+        fixed=None,
+    )
+    found = fleet_over_hours._proposed(
+        base, scaled, SimpleNamespace(open=run), carries=10.0, start_s=45.0, workers=1
+    )
+    assert opened == [("instance", 1, QUICK)] * len(SHARES)
+    rates = [share * 10.0 for share in SHARES]
+    how = {"carries": 10.0, "start_s": 45.0, "broken_share": 0.1}
+    # of a load of which nothing ended no request is outstanding
+    outstanding = pytest.approx([0.0, *(0.1 * rate**2 for rate in rates[1:])])
+    assert [what[1:] for what in made] == [
+        (scaled, "outstanding", how | {"targets": outstanding}),
+        (scaled, "rate", how | {"targets": rates}),
+    ]
+    assert (found.simulated_instances, found.requests, found.fixed) == (4, 11, "fixed")
+    assert found.tried == len("outstanding") + len("rate")
+    assert [one.metric for one in found.proposals] == sorted(best_rules, key=hours.__getitem__)
+    assert found.reason == (None if best_rules else "no-rule")
+    assert (found.hours, found.instances, found.broken_hours_share) == (24.0, 9, 0.1)
+
+
+@pytest.mark.parametrize("lengths", [True, False])
+def test_the_requests_over_the_hours(lengths: bool) -> None:
+    """Four of eight instances get half of each hour's; a recording is replayed as it is."""
+    made: list[object] = []
+
+    def workload(arrivals: object, count: int) -> SimpleNamespace:
+        made.append((arrivals, count))
+        return SimpleNamespace(trace=lambda seed: ("trace", len(made), seed))
+
+    instance = SimpleNamespace(traffic=SimpleNamespace(seed=3), workload=workload)
+    profile = tuple(float(hour) for hour in range(1, 25))
+    hourly = FleetOverHours(instance=instance, limits=(), slo=(), instances=8, profile=profile)
+    hourly.__dict__["simulated"] = 4
+    assert (hourly.whole, hourly.hardest) == (("trace", 1, 3), ("trace", 2, 3))
+    halves = [HourlyArrivals(hours=tuple(rate / 2 for rate in profile))]
+    halves.append(HourlyArrivals(hours=tuple(rate / 2 for rate in hardest_hours(profile))))
+    assert made == [(arrivals, arrivals.most) for arrivals in halves]
+    made.clear()
+    recording = Recording(due_ns=(0, 10**9, 3 * 10**9))
+    replayed = replace(hourly, profile=(), recording=recording, lengths=lengths)
+    assert replayed.whole == ("trace", 1, 3)
+    assert replayed.hardest is replayed.whole
+    assert made == [(TraceArrivals(recording=recording, lengths=lengths), 3)]

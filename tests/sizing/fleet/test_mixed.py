@@ -2,22 +2,27 @@
 
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.plan.candidates import candidate
 from tests.questions import SMALL, best, plans_with, question
 from tests.sizing.fleet.two_kinds import kinds_of
 from tests.sizing.search.contenders import asked_for, carrying, ready_of, sized_of
 from tonnage.api.sizing import answer, ask
+from tonnage.plan.fleet import AtPeak
 from tonnage.plan.mixed import Mixed, Purchase, Retirement
 from tonnage.plan.plan import Plan
+from tonnage.results.metrics import Latencies
 from tonnage.sizing.fleet.existing import existing
 from tonnage.sizing.fleet.mixed import (
     Fleets,
     Kind,
+    _candidate,
+    _next_bought,
     _purchases,
     _retirements,
     whole,
@@ -323,6 +328,8 @@ def test_what_would_do_the_work_of_systems_that_exist() -> None:
         instead_systems=2,
         instead_requests_per_second=30.0,
     )
+    (row,) = _retirements(fleets, "new", {"new": 5.0, "dear": 8.0}, active)
+    assert (row.instead_system, row.instead_systems) == ("dear", 1)  # 8 for what takes 10
     (row,) = _retirements(fleets, "new", {"new": 9.0, "dear": 8.0}, active)
     assert (row.instead_system, row.instead_systems) == ("dear", 1)
     assert row.instead_requests_per_second == 25.0
@@ -339,6 +346,9 @@ def test_what_would_do_the_work_of_systems_that_exist() -> None:
         # where none is needed, what costs least for what it carries
         ({"old": 60.0, "a": 20.0, "b": 10.0}, {"a": 3.0, "b": 1.0}, ("b", 0), [("a", 0, 0)], None),
         ({"old": 60.0, "a": 20.0, "b": 10.0}, {"a": 1.9, "b": 1.0}, ("a", 0), [("b", 0, 0)], None),
+        # one of which nothing meets the limits comes last
+        ({"old": 60.0, "b": 0.01}, {"a": 3.0, "b": 1.0}, ("b", 0), [("a", 0, 0)], None),
+        ({"old": 60.0, "a": 0.01}, {"a": 9.0, "b": 1.0}, ("a", 0), [("b", 0, 0)], None),
         ({"old": 10.0, "a": 20.0}, {"a": 3.0, "b": 1.0}, ("a", 4), [], None),
         ({"old": 10.0, "a": 0.01}, {"a": 3.0, "b": 1.0}, None, [], "many"),
         ({"old": 10.0}, {"a": 3.0, "b": 1.0}, None, [], "limits"),
@@ -435,3 +445,57 @@ def test_the_whole_fleet_by_its_groups(several: bool, monkeypatch: pytest.Monkey
         assert groups == [("new", 0, 6, 1.0, 7.0, (5, 6, 100.0, "whole of 5"))]
     assert mixed.router == "random"
     assert whole(fleets, {}, {}).reason == "limits"
+
+
+def at_load(rate: float = 400.0, **changed: Any) -> Any:
+    """A deployment under a demand whose parts can be replaced."""
+    rates = {"peak_requests_per_second": rate, "sizing_requests_per_second": rate}
+    demand = make_dataclass("Rates", [*rates], eq=False)(**rates)
+    return carrying(rate, question=asked_for(rate, demand=demand, **changed))
+
+
+def test_what_runs_on_the_systems_of_one_kind() -> None:
+    """Six systems carry load and eight are there, of four instances each: 24 carry 60 requests per
+    second, 2.5 each of the 4 inside the limits; by division 3.75 systems."""
+    sized = sized_of(at_load(), 5, 4.0)
+    latencies = {
+        f"{name}_ms": Latencies(mean=float(place))
+        for place, name in enumerate(("ttft", "itl", "tpot", "e2e"))
+    }
+    described: list[Any] = []
+
+    def describe(of: Any) -> Any:
+        described.append(of)
+        return candidate(tp=2, systems=of.systems, requests_per_second_per_instance=4.0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tonnage.sizing.fleet.mixed.candidate", describe)
+        row = _candidate(sized, 6, 8, 60.0, SimpleNamespace(**latencies))
+    (of,) = described
+    demand = of.contender.question.demand
+    assert (demand.peak_requests_per_second, demand.sizing_requests_per_second) == (60.0, 60.0)
+    assert of.systems == 6
+    assert row.at_peak == AtPeak(
+        requests_per_second_per_instance=2.5, utilisation=0.625, instances=24, **latencies
+    )
+    assert (row.systems, row.instances, row.systems_exact) == (8, 32, 3.75)
+    assert (row.sized_requests_per_second_per_instance, row.checked) == (4.0, True)
+
+
+def test_what_is_bought_later_is_described_at_the_load_that_it_carries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = "tonnage.sizing.fleet.mixed"
+    fleets = counted({"new": 3.0})
+    looked: list[Any] = []
+
+    def fleet(kinds: Any, load: float, *, as_predicted: bool) -> Any:
+        ((sized, count),) = kinds
+        looked.append((sized.systems, count, load, as_predicted))
+        return SimpleNamespace(seen=lambda systems: SimpleNamespace(summary=("seen", systems)))
+
+    monkeypatch.setattr(f"{module}.whole_fleet", fleet)
+    monkeypatch.setattr(f"{module}._candidate", lambda sized, *what: what)
+    assert _next_bought(fleets, "new") == (4, 4, 12.0, ("seen", 4))
+    assert looked == [(4, 4, 12.0, True)]
+    assert _next_bought(fleets, "none") is None

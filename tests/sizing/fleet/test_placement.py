@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 
 from tonnage.sizing.fleet.placement import (
     Instances,
+    _as_packed,
+    _by_width,
     _exact,
     _fillings,
     _first_fit,
+    _lost,
+    _packed,
+    _remaining,
+    _spread,
     _takes_room,
     fewest_systems,
     placed,
@@ -202,3 +208,87 @@ def test_a_search_of_every_filling_takes_fewer_systems_than_first_fit() -> None:
 def test_room_for_an_instance(free: list[int], width: int, taken: bool, remains: list[int]) -> None:
     assert _takes_room(free, width, 8) == taken
     assert free == remains
+
+
+@pytest.mark.parametrize(
+    ("pools", "contents"),
+    [
+        # by the exact search 4 + 2 + 2 and 3 + 3 + 2, of the twos one pool's and two of another's
+        (((1, 4), (2, 3), (1, 2), (2, 2)), [(1, 0, 1, 1), (0, 2, 0, 1)]),
+        (((2, 4), (2, 4)), [(1, 1), (1, 1)]),  # each on both
+        (((1, 4), (3, 4)), [(1, 1), (0, 2)]),  # the first system is full
+        (((3, 4), (1, 16)), [(2, 0), (1, 0)]),  # what is wider than a system is not among them
+        (((5, 2), (0, 2)), [(4, 0), (1, 0)]),  # as packed
+        ((), []),
+    ],
+)
+def test_the_fewest_systems_share_the_instances_of_a_width(pools: Any, contents: Any) -> None:
+    assert _as_packed(of(*pools), 8) == contents
+
+
+@pytest.mark.parametrize(
+    ("pools", "systems", "contents"),
+    [
+        (((2, 4), (4, 1)), 2, [(1, 2), (1, 2)]),
+        # of one width the pool of fewer first; then where fewest of the pool are, and most room
+        (((3, 2), (1, 2)), 2, [(1, 1), (2, 0)]),
+        (((1, 2), (3, 2)), 2, [(1, 1), (0, 2)]),
+        (((2, 1), (1, 4), (1, 6)), 3, [(0, 0, 1), (1, 1, 0), (1, 0, 0)]),
+        (((0, 4), (1, 8)), 1, [(0, 1)]),
+        (((1, 4), (2, 3), (3, 2)), 2, []),  # 4 + 3 and 3 + 2 + 2 leave no room for the last
+        (((3, 4),), 1, []),
+        (((1, 8),), 0, []),
+    ],
+)
+def test_a_pool_goes_where_fewest_of_it_and_most_room_is(
+    pools: Any, systems: int, contents: Any
+) -> None:
+    assert _spread(of(*pools), 8, systems) == contents
+
+
+def test_what_no_spreading_holds_is_placed_as_it_was_packed() -> None:
+    parts, lost = placed(of((1, 4), (2, 3), (3, 2)), "s", 8, 3)
+    assert [(part.first, part.systems, part.instances, part.free_gpus) for part in parts] == [
+        (1, 1, (1, 0, 2), 0),
+        (2, 1, (0, 2, 1), 0),
+        (3, 1, (0, 0, 0), 8),
+    ]
+    assert (lost.instances, lost.without_gpus) == ((1, 2, 2), (0, 0, 0))
+    _, lost = placed(of((1, 4), (2, 3), (3, 2)), "s", 8, 2)
+    assert lost.without_gpus == (1, 2, 2)
+
+
+def test_widths_and_what_an_exact_search_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty-four states of one four, two threes and three twos, where first fit takes one more."""
+    by_width = _by_width(of((3, 2), (1, 16), (1, 4), (2, 3), (0, 8), (2, 2)), 8)
+    assert by_width == ((8, 0), (4, 1), (3, 2), (2, 5))
+    odd = ((4, 1), (3, 2), (2, 3))
+    for states, systems in ((24, 2), (23, 3)):
+        monkeypatch.setattr("tonnage.sizing.fleet.placement.MOST_STATES", states)
+        assert len(_packed(odd, 8)) == systems
+    assert _packed((), 8) == []
+    monkeypatch.setattr("tonnage.sizing.fleet.placement._exact", lambda *what: ["searched"])
+    monkeypatch.setattr("tonnage.sizing.fleet.placement.MOST_STATES", 24)
+    assert _packed(odd, 8) == ["searched"]
+    assert _packed(((4, 1), (3, 1)), 8) == [(1, 1)]  # as few as the GPUs need
+    assert _packed(((4, 3), (2, 1), (1, 1)), 7) == [(1, 1, 1), (1, 0, 0), (1, 0, 0)]
+    assert _packed(((5, 2), (3, 1), (2, 1)), 9) == [(1, 1, 0), (1, 0, 1)]
+    assert _packed(((5, 3), (2, 1)), 9) == ["searched"]
+
+
+def test_what_remains_where_a_system_is_lost() -> None:
+    parts, lost = placed(of((1, 24), (2, 8), (3, 4)), "s", 8, 8)
+    eight, four, single, wide, standby = parts
+    assert [(part.systems, part.spans) for part in parts] == [
+        (2, 1),
+        (1, 1),
+        (1, 1),
+        (3, 3),
+        (1, 1),
+    ]
+    assert [_remaining(part, eight) for part in parts] == [1, 1, 1, 0, 1]
+    assert [_remaining(part, wide) for part in parts] == [2, 1, 1, 2, 1]
+    assert [_remaining(part, standby) for part in parts][-1] == 0
+    assert (four.free_gpus, single.free_gpus) == (0, 4)
+    assert lost == _lost(of((1, 24), (2, 8), (3, 4)), parts, 8)
+    assert (lost.instances, lost.without_gpus) == ((1, 1, 2), (0, 0, 0))

@@ -15,6 +15,7 @@ from tonnage.sizing.fleet.purchase import (
     Buyer,
     Pool,
     _active,
+    _behind_one_router,
     _by_length,
     _cheapest,
     _holding,
@@ -329,7 +330,9 @@ def purchase(
 
         def behind(buyer: Buyer, pair: Any, usd: float) -> Any:
             names = [sized.ready.trial.deployment.gpu.name for sized in pair]
-            calls.append((names, usd, buyer.question.growth_per_month, buyer.question.regions))
+            of = buyer.question
+            assert (of.deepen, of.objective) == (False, "gpus")
+            calls.append((names, usd, of.growth_per_month, of.regions))
             if mix is None:
                 return None
             return Way(systems={"dgx-h100": 13}, usd_per_year=mix), lambda: fleet
@@ -416,3 +419,80 @@ def test_of_many_kinds_the_three_cheapest_are_combined() -> None:
     assert calls[-1][1] == ["b", "a", "d"]
     _, calls = purchase({"a": 90.0}, gpus=("e", "a", "f", "g"))
     assert calls == [(["a"], ["a", "e", "f"], math.inf)]
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize(("spare", "strong"), [(2, "a"), (0, "a")])
+def test_two_kinds_behind_one_router_cost_their_shares(
+    *, held: bool, spare: int, strong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten systems of four instances that carry 5 each, and five with 3: 200 and 60 of 260; spare
+    ones are of the kind that carries more a system."""
+    module = "tonnage.sizing.fleet.purchase"
+    pair = []
+    for name, rate in (("a", 5.0), ("b", 3.0)):
+        row = sized_of(carrying(1.0), 3, rate)
+        row.ready.trial.system.name = row.ready.trial.deployment.gpu.name = name
+        pair.append(row)
+    monkeypatch.setattr(
+        f"{module}.system_for", lambda question, gpu: SimpleNamespace(name=gpu.name)
+    )
+    made: list[Any] = []
+    paid: list[Any] = []
+
+    def holding(fleets: Any, names: Any, usd: Any, single: float) -> Any:
+        made.append((fleets, names, single))
+        counts = {"a": 10, "b": 5}
+        return (counts, usd(counts)) if held else None
+
+    class Paid(Buyer):
+        def usd(self, sized: Any, systems: int, share: float, spare: int) -> float:
+            paid.append((sized, systems, share, spare))
+            return 10.0 * systems
+
+    monkeypatch.setattr(f"{module}._holding", holding)
+    monkeypatch.setattr(f"{module}.whole", lambda *what: what)
+    buyer = Paid(question=asked_for(1.0, spare=spare), runs="runs", price=None, workers=3)
+    offer = _behind_one_router(buyer, pair, 99.0)
+    ((fleets, names, single),) = made
+    assert (names, single, fleets.runs, fleets.workers) == (["a", "b"], 99.0, "runs", 3)
+    assert [(kind.system.name, kind.owned, kind.price) for kind in fleets.kinds] == [
+        ("a", 0, None),
+        ("b", 0, None),
+    ]
+    assert list(fleets.settled.values()) == pair
+    if not held:
+        assert offer is None
+        return
+    assert paid == [
+        (pair[0], 10 + spare, pytest.approx(200 / 260), spare),
+        (pair[1], 5, pytest.approx(60 / 260), 0),
+    ]
+    assert offer is not None
+    way, fleet = offer
+    assert way == Way(systems={"a": 10 + spare, "b": 5}, usd_per_year=10.0 * (15 + spare))
+    assert fleet() == (fleets, {"a": 10, "b": 5}, way.systems)
+
+
+def test_an_answer_of_one_kind_reaches_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    answers: list[Any] = [
+        None,
+        sized_of(carrying(1.0), 3, 5.0, level=0.5),
+        sized_of(carrying(1.0), 3, 5.0),
+    ]
+
+    class Searched:
+        def __init__(self, **what: Any) -> None:
+            made.append(what)
+
+        def answer(self) -> Any:
+            return SimpleNamespace(best=answers[len(made) - 1])
+
+    monkeypatch.setattr("tonnage.sizing.fleet.purchase.Search", Searched)
+    buyer = Buyer(question=asked_for(1.0), runs="runs", price=None, workers=3, level=0.8)
+    asked = asked_for(2.0, gpus=("many",))
+    assert [buyer.answer(asked, gpu, QUICK) for gpu in ("a", "b", "c")] == [None, None, answers[2]]
+    assert [what["question"].gpus for what in made] == [("a",), ("b",), ("c",)]
+    assert (made[0]["runs"], made[0]["workers"], made[0]["care"]) == ("runs", 3, QUICK)
+    assert made[0]["rows"] is False

@@ -1,11 +1,12 @@
 """The highest load inside the limits, held against closed forms and against independent runs."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.questions import contender, plans_with
@@ -28,8 +29,8 @@ from tonnage.results.metrics import summarize
 from tonnage.sizing.loads import capacity as capacities
 from tonnage.sizing.loads.capacity import _closed_capacity, find_capacity, replay_capacity
 from tonnage.sizing.loads.fleet_check import Replayed
-from tonnage.sizing.loads.instance import SURE, Instance, middle
-from tonnage.sizing.loads.load_scan import Broken, worst_limit
+from tonnage.sizing.loads.instance import QUICK, SURE, Instance, middle
+from tonnage.sizing.loads.load_scan import Broken, Highest, worst_limit
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.spec import deployment as spec
@@ -211,16 +212,20 @@ def fake(**changed: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("limit_s", "falls", "clients", "binds"),
+    ("limit_s", "falls", "clients", "in_flight"),
     [
-        (2.0, 1_000, 100, SATURATION),  # all that are tried hold
-        (0.4, 1_000, 40, bound_by(replace(TTFT, seconds=0.4))),
-        (0.99, 1_000, 99, bound_by(replace(TTFT, seconds=0.99))),  # the most that are tried break
-        (0.4, 30, 25, bound_by(replace(TTFT, seconds=0.4))),  # more clients than 30 complete less
+        (2.0, 1_000, 100, 50),  # all that are tried hold
+        (0.4, 1_000, 40, 50),
+        (0.99, 1_000, 99, 50),  # the most that are tried break
+        (0.4, 30, 25, 50),  # more clients than 30 complete less
+        # of 2,000 as many as are known to a hundredth: 398 and 402 are too far apart, 402 and 406
+        # are not
+        (4.0, 9_999, 400, 1_000),
+        (4.04, 9_999, 402, 1_000),
     ],
 )
 def test_clients_of_a_closed_loop_are_as_many_as_complete_most_inside_the_limit(
-    limit_s: float, falls: int, clients: int, binds: Bound
+    limit_s: float, falls: int, clients: int, in_flight: int
 ) -> None:
     """A latency of 10 ms for each client, and twice as many clients as are in flight at most."""
     tried: list[int] = []
@@ -229,14 +234,15 @@ def test_clients_of_a_closed_loop_are_as_many_as_complete_most_inside_the_limit(
         tried.append(count)
         return summary_of(0.01 * count, float(count if count <= falls else 2 * falls - count))
 
-    instance = fake(single_client=lambda: summary_of(0.01, 1.0))
+    instance = fake(single_client=lambda: summary_of(0.01, 1.0), in_flight=in_flight)
+    binds = SATURATION if limit_s == 2.0 else bound_by(replace(TTFT, seconds=limit_s))
     answer = _closed_capacity(
         SimpleNamespace(clients=clients_run), instance, (replace(TTFT, seconds=limit_s),)
     )
     assert (answer.concurrency, answer.rate, answer.binds) == (clients, clients, binds)
     assert answer.summary.limit_s(TTFT) == pytest.approx(0.01 * clients)
     assert answer.reason is None
-    assert max(tried) == 100
+    assert max(tried) == 2 * in_flight
 
 
 def replayed_over(
@@ -291,26 +297,31 @@ def test_a_recording_needs_a_fraction_between_the_instances_that_hold_and_one_fe
         (294.0, 100.0, 98.0),
         (260.0, 80.0, 98.0),  # three by the closed form, which allows 1.12 times 80
         (150.0, 70.0, 98.0),
+        (160.0, 70.0, 80 * (1 - 1e-6)),  # two, which were not tried, would carry 80 each
     ],
 )
 def test_a_recording_without_a_limit_in_reach_ends_at_saturation(
     mean: float, estimate: float, rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = replayed_over(monkeypatch, mean, limit_s=50.0, estimate=estimate)
-    assert answer.rate == pytest.approx(rate)
+    assert answer.rate == pytest.approx(rate, rel=1e-9)
     assert answer.binds == SATURATION
 
 
 def test_what_no_number_of_instances_holds_names_the_most_that_were_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 20 requests no more than 40 instances are tried, in doublings of the first number."""
-    answer = replayed_over(monkeypatch, 10.0, limit_s=1e-9, length=20)
-    assert (answer.rate, answer.concurrency, answer.binds) == (0.0, 0.0, None)
-    assert answer.reason == BrokenOnManyInstances(
-        breach=Breach(limit=limit_of(replace(TTFT, seconds=1e-9)), value_ms=1e3 * 10 / 32 / 10),
-        instances=32,
-    )
+    """Of 20 requests no more than 40 instances are tried, in doublings of the first number, and of
+    no recording more than 4,096."""
+    for length, most in ((20, 32), (31, 32), (32, 64), (9_999, 4_096)):
+        answer = replayed_over(monkeypatch, 10.0, limit_s=1e-9, length=length)
+        assert (answer.rate, answer.concurrency, answer.binds) == (0.0, 0.0, None)
+        assert answer.summary.limit_s(TTFT) == 1.0 / most
+        value_ms = pytest.approx(1e3 / most)
+        assert answer.reason == BrokenOnManyInstances(
+            breach=Breach(limit=limit_of(replace(TTFT, seconds=1e-9)), value_ms=value_ms),
+            instances=most,
+        )
 
 
 @pytest.mark.parametrize(
@@ -369,7 +380,9 @@ def straight(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         (12.0, 100.0, 1_000),
         (12.0, 1.0, 1_000),
         (119.0, 100.0, 11_700),
-        (200.0, 100.0, 19_800),  # beyond what is simulated, along a straight line
+        (127.0, 100.0, 12_500),
+        (129.0, 100.0, 12_700),  # near what is simulated or beyond, along a straight line
+        (200.0, 100.0, 19_800),
         (200.0, 10.0, 19_800),
     ],
 )
@@ -379,6 +392,44 @@ def test_the_longest_queue_within_a_time(
     instance = fake(saturation_estimate=lambda: estimate)
     assert capacities.most_within(instance, seconds) == most
     assert (8_000 in straight) == (estimate * seconds > 12_800)
+    if estimate * seconds > 12_800:
+        assert sorted(straight) == [8_000, 16_000]
+    elif estimate * seconds > 1_000:
+        assert straight[:2] == [1, round(0.9 * estimate * seconds)], "the second by a closed form"
+
+
+def test_the_second_run_of_a_line_has_half_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here times grow with the square: 10 requests take a second, and 5 a quarter of it."""
+    monkeypatch.setattr(capacities, "queued", lambda instance, requests: requests)
+    monkeypatch.setattr(capacities, "makespan_s", lambda requests: requests**2 / 100)
+    assert capacities._line(fake(), 10) == pytest.approx((1 - 10 * 0.15, 0.15))
+    assert capacities._line(fake(), 11) == pytest.approx((1.21 - 11 * 0.16, 0.16))
+
+
+def test_a_queue_is_there_at_the_start_and_ends_with_its_last_token() -> None:
+    """In the engine's own process, by the lengths of the question."""
+
+    def workload(arrivals: Any, requests: int) -> Any:
+        return SimpleNamespace(trace=lambda seed: Queue(due_ps=seed, isl=requests))
+
+    instance = fake(
+        workload=workload,
+        traffic=SimpleNamespace(seed=5),
+        step=SimpleNamespace(in_process="in process"),
+        serve=lambda trace, step: (trace, step),
+    )
+    trace, step = capacities.queued(instance, 3)
+    assert (trace.due_ps.tolist(), trace.isl, step) == ([0, 0, 0], 3, "in process")
+    ends = SimpleNamespace(last_token_ns=np.array([4, 9, 7]) * 10**9)
+    assert capacities.makespan_s(ends) == 9.0
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Requests and when they are due."""
+
+    due_ps: Any
+    isl: int
 
 
 @pytest.mark.parametrize(
@@ -427,6 +478,7 @@ def test_a_line_that_begins_below_zero_takes_no_time_by_itself(
     demand = SimpleNamespace(offline_requests=2_000, offline_seconds=300.0)
     job = capacities.job_done(SimpleNamespace(demand=demand), fake(), 1)
     assert job is not None
+    assert max(straight) == 2_000
     assert (job.fixed_seconds, job.finish_seconds) == pytest.approx((0.0, 15.0))
     assert capacities._continued(fake(), 0.0) == 500
     assert capacities._continued(fake(), -10.0) == 0
@@ -438,9 +490,12 @@ def test_why_no_load_of_an_open_loop_is_inside_the_limits(monkeypatch: pytest.Mo
     instance = fake(traffic=SimpleNamespace(load="open"))
     runs = SimpleNamespace(saturation=lambda instance: 96.0)
     outcome = Broken(rate=25.0, summary=summary_of(3.0), limit=TTFT)
+    calls: list[Any] = []
     for broken in (outcome, replace(outcome, limit=None)):
-        scan = SimpleNamespace(highest=lambda *_, broken=broken: broken)
-        monkeypatch.setattr(capacities, "LoadScan", lambda *_, scan=scan: scan)
+        scan = SimpleNamespace(highest=lambda *args, broken=broken: calls.append(args) or broken)
+        monkeypatch.setattr(
+            capacities, "LoadScan", lambda *args, scan=scan: calls.append(args) or scan
+        )
         answer = find_capacity(runs, instance, (TTFT,))
         assert answer == capacities.no_capacity(
             broken.summary,
@@ -452,3 +507,37 @@ def test_why_no_load_of_an_open_loop_is_inside_the_limits(monkeypatch: pytest.Mo
             if broken.limit
             else AboveSaturation(requests_per_second=25.0, most=96.0),
         )
+    assert calls == [(runs, instance, 1), ((TTFT,), 0.0, SURE, 0.0)] * 2
+    calls.clear()
+    find_capacity(runs, instance, (TTFT,), instances=4, above=2.0, care=QUICK, near=3.0)
+    assert calls == [(runs, instance, 4), ((TTFT,), 2.0, QUICK, 3.0)]
+
+
+@pytest.mark.parametrize(("limit", "binds"), [(TTFT, bound_by(TTFT)), (None, SATURATION)])
+def test_the_highest_load_of_an_open_loop_is_what_an_instance_carries(
+    limit: Any, binds: Bound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers take a second, so that as many requests are in flight as come in one."""
+    summary = summary_of(0.5)
+    highest = Highest(rate=25.0, summary=summary, limit=limit)
+    scan = SimpleNamespace(highest=lambda *_: highest)
+    monkeypatch.setattr(capacities, "LoadScan", lambda *_: scan)
+    instance = fake(traffic=SimpleNamespace(load="open"))
+    assert find_capacity(None, instance, (TTFT,)) == capacities.Capacity(
+        rate=25.0, concurrency=25.0, summary=summary, binds=binds, reason=None
+    )
+    closed = fake(traffic=SimpleNamespace(load="closed"))
+    monkeypatch.setattr(capacities, "_closed_capacity", lambda *args: args)
+    assert find_capacity(None, closed, (TTFT,)) == (None, closed, (TTFT,))
+
+
+def test_what_a_single_client_breaks_no_load_keeps() -> None:
+    alone = summary_of(1.5)
+    assert capacities.broken_alone(alone, (replace(TTFT, seconds=1.5),)) is None
+    assert capacities.broken_alone(alone, (TTFT,)) == capacities.Capacity(
+        rate=0.0,
+        concurrency=0.0,
+        summary=alone,
+        binds=None,
+        reason=BrokenAtAnyLoad(breach=Breach(limit=limit_of(TTFT), value_ms=1_500.0)),
+    )

@@ -4,7 +4,7 @@ that holds."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +23,7 @@ from tonnage.plan.reason import BrokenOnManyInstances
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.fleet import routers_text
 from tonnage.results.metrics import Latencies
-from tonnage.simulator.spec import pooled, split_trace
+from tonnage.simulator.spec import pooled, rank_traces
 from tonnage.sizing.loads.fleet_check import (
     FleetAtPeak,
     Replayed,
@@ -35,6 +35,7 @@ from tonnage.sizing.loads.fleet_check import (
     runs_of,
     simulated_of,
 )
+from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.runs import Runs, Seen
 from tonnage.sizing.planner import size
 from tonnage.spec import deployment as spec
@@ -43,11 +44,10 @@ from tonnage.spec.workload import OpenLoop
 few_parts = plans_with("routers")
 
 
-@pytest.mark.parametrize("split", ["random", "least-outstanding"])
-def test_every_request_is_served_by_one_instance(split: str) -> None:
+def test_every_request_is_served_by_one_instance() -> None:
     instance = contender(tp="1").instance
     trace = instance.workload(OpenLoop(rate=50.0), 300).trace(3)
-    parts = split_trace(trace, 7, split, seed=1)
+    parts = rank_traces(trace, 7)
     assert sum(len(part) for part in parts) == 300
     record = pooled([instance.serve(part) for part in parts])
     np.testing.assert_array_equal(record.due_ns, trace.due_ps // 1000)
@@ -178,6 +178,25 @@ def test_a_check_goes_no_further_than_is_worth_it() -> None:
     assert [run.systems for run in found.runs] == [5, 6, 7]
     assert (found.holds, found.systems) == (False, 8)
     assert check(Holds(least=9), 5, lambda systems: systems < 10).systems == 9  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("division", "least", "span", "tried"),
+    [
+        (126, 129, 1, [126, 127, 128, 130]),
+        (200, 210, 1, [200, 203, 206, 209, 212]),
+        (252, 260, 2, [252, 254, 256, 260]),
+        (1, 9, 1, [1, 2, 3, 4]),
+        (5, 20, 1, list(range(5, 21))),
+    ],
+)
+def test_a_check_goes_up_by_a_sixty_fourth_to_four_times_as_many(
+    division: int, least: int, span: int, tried: list[int]
+) -> None:
+    verdict = check(Holds(least=least, span=span), division)  # type: ignore[arg-type]
+    assert [run.systems for run in verdict.runs] == tried
+    assert (verdict.by_division, verdict.systems) == (division, tried[-1])
+    assert verdict.holds == (least <= tried[-1])
 
 
 def test_the_plans_systems_agree_with_brute_force_over_whole_systems() -> None:
@@ -323,6 +342,7 @@ def of_ranks(ranks: int, warm: int | None = None, recorded: object = None) -> An
         (of_ranks(1, warm=0), 300, 256),
         (of_ranks(1, warm=300), 300, 200),  # a request per second each: 60,000 fill 200 of them
         (of_ranks(1, warm=300), 100, 20),  # three per second each
+        (of_ranks(1, warm=2_069), 300, 28),  # 29 would take 60,001
         (of_ranks(1, warm=300_000), 300, 8),
         (of_ranks(1, recorded=object()), 300, 8),
         (of_ranks(1, recorded=object()), 5, 5),
@@ -492,3 +512,193 @@ def test_each_session_run_of_a_fleet_has_a_draw_of_its_own(monkeypatch: pytest.M
     memory = Runs()
     assert runs_of(instance, SimpleNamespace(pace=0.5), 0, memory)(100, 1) == (100, 24_000, 13)
     assert memory.kept == 1
+
+
+CHECK = "tonnage.sizing.loads.fleet_check"
+
+
+@pytest.mark.parametrize(
+    ("how", "key", "asked"),
+    [
+        ({}, ("least-outstanding", 0), {"replayed": None, "seed": 0}),
+        ({"router": "random", "seed": 4}, ("random", 4), {"replayed": None, "seed": 4}),
+        (
+            {"replayed": Replayed(recording=SimpleNamespace(mean_rps=3.0))},
+            ("least-outstanding", 0, 3.0, True),
+            None,
+        ),
+    ],
+)
+def test_a_fleet_is_simulated_once_for_each_load_router_and_seed(
+    how: dict[str, Any], key: tuple[Any, ...], asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+
+    def record(*args: Any, runs: Any, **named: Any) -> Any:
+        calls.append((args, named))
+        return "record", 40
+
+    monkeypatch.setattr(f"{CHECK}.fleet_record", record)
+    keys: list[Any] = []
+    runs = SimpleNamespace(
+        once=lambda key, made: keys.append(key) or made(), summary=lambda record: f"of {record}"
+    )
+    instance = SimpleNamespace(traffic=SimpleNamespace(router="least-outstanding"))
+    seen = fleet_seen(runs, instance, 9.0, 3, **how)
+    assert seen == Seen(summary="of record", requests=40)
+    assert keys == [(instance, "fleet", 9.0, 3, *key)]
+    ((args, named),) = calls
+    assert args == (instance, 9.0, 3, how.get("router", ""))
+    assert named == (asked or {"replayed": how["replayed"], "seed": 0})
+
+
+class Rows(SimpleNamespace):
+    """A run, or its requests."""
+
+    def __len__(self) -> int:
+        return 50
+
+
+def in_fleet(**changed: Any) -> Any:
+    """An instance whose runs say what they are of."""
+    traffic = SimpleNamespace(
+        router="least-outstanding", seed=10, process="poisson", cv=1.0, sharing=None
+    )
+    parts = {
+        "traffic": traffic,
+        "recorded_sessions": None,
+        "shared": None,
+        "deployment": SimpleNamespace(parallelism=SimpleNamespace(dp=1)),
+        "in_flight_at": lambda rate: 10.0 * rate,
+        "requests_of": lambda *args: args,
+        "workload": lambda arrivals, requests: (arrivals, requests),
+        "together": lambda *args: Rows(of=args),
+    }
+    return SimpleNamespace(**parts | changed)
+
+
+@pytest.fixture
+def whole_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{CHECK}.middle", lambda record: record)
+    monkeypatch.setattr(f"{CHECK}.balanced_trace", lambda *args: args)
+
+
+@pytest.mark.parametrize(
+    ("rate", "instances", "in_flight", "requests"),
+    [
+        (6.0, 2, 0.0, 16_000),  # of all
+        (6.0, 100, 0.0, 20_000),  # 200 of each
+        (6.0, 2, 4_000.0, 64_000),  # eight times those in flight
+        (1.0, 1, 1e9, 3_000_000),  # in 35 days
+        (1e-9, 8, 0.0, 8),  # one of each
+        (600.0, 300, 0.0, 51_200),  # 256 of 300
+    ],
+)
+@pytest.mark.usefixtures("whole_runs")
+def test_the_arrivals_of_a_fleet_by_hand(
+    rate: float, instances: int, in_flight: float, requests: int
+) -> None:
+    """With the seed of the question, that of the check and what is added."""
+    shown = min(instances, 256)
+    instance = in_fleet(in_flight_at=lambda share: in_flight if share == rate / instances else 0.0)
+    record, simulated = fleet_record(instance, rate, instances, seed=5)
+    trace, count, router = record.of
+    arriving = OpenLoop(rate=pytest.approx(rate * shown / instances), process="poisson", cv=1.0)
+    assert trace == ((arriving, requests), arriving, 17)
+    assert (count, router, simulated) == (shown, "least-outstanding", 50)
+    assert fleet_record(instance, rate, instances, "random")[0].of[0][-1] == 12
+    assert fleet_record(instance, rate, instances, "random")[0].of[2] == "random"
+
+
+@pytest.mark.usefixtures("whole_runs")
+def test_bursty_arrivals_of_a_fleet_are_simulated_for_longer() -> None:
+    instance = in_fleet()
+    instance.traffic.process, instance.traffic.cv = "gamma", 2.0
+    (arriving, requests), *_ = fleet_record(instance, 6.0, 2)[0].of[0]
+    assert (arriving.process, arriving.cv, requests) == ("gamma", 2.0, 40_000)
+
+
+@pytest.mark.parametrize("lengths", [True, False])
+@pytest.mark.usefixtures("whole_runs")
+def test_a_recording_comes_to_a_fleet_repeated_until_it_is_long_enough(lengths: bool) -> None:
+    """All of it counts."""
+
+    class Recorded(SimpleNamespace):
+        def __len__(self) -> int:
+            return 50
+
+        def repeated(self, requests: Any) -> Any:
+            return Recorded(mean_rps=8.0, repeated_to=requests)
+
+    def workload(arrivals: Any, requests: int) -> Any:
+        return SimpleNamespace(
+            trace=lambda seed: Rows(
+                of=(arrivals.recording.repeated_to, arrivals.lengths, requests, seed)
+            )
+        )
+
+    replayed = Replayed(recording=Recorded(mean_rps=8.0), lengths=lengths)
+    record, simulated = fleet_record(in_fleet(workload=workload), 99.0, 4, replayed=replayed)
+    trace, count, router = record.of
+    assert trace.of == ((2.0, QUICK, 4), lengths, 50, 10)
+    assert (count, router, simulated) == (4, "least-outstanding", 50)
+
+
+def test_a_recording_with_shared_prompts_comes_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{CHECK}.recorded", lambda *args: Rows(of=args))
+    sharing = make_dataclass("Shared", ["recording"])
+    recording = SimpleNamespace(mean_rps=8.0)
+    instance = in_fleet()
+    instance.traffic.sharing = sharing("asked")
+    record, _ = fleet_record(instance, 99.0, 4, replayed=Replayed(recording=recording))
+    assert record.of[0].of == (sharing(recording), 8.0, 10, (2.0, QUICK, 4))
+
+
+@pytest.mark.usefixtures("whole_runs")
+def test_shared_prompts_come_to_a_fleet_after_those_that_warm_its_caches() -> None:
+    """A hundred for each of two instances, of which the whole fleet has 6 requests per second."""
+    calls: list[Any] = []
+
+    @dataclass(frozen=True)
+    class Load:
+        sharing: Any
+
+        def warm(self, rate: float) -> int:
+            return round(rate / 3 * 100)
+
+        def trace(self, *args: Any, **how: Any) -> Any:
+            calls.append((self.sharing.fleet_rate, args, how))
+            return "trace"
+
+        def counted(self, *args: Any) -> Any:
+            return args
+
+    sharing = make_dataclass("Shared", ["fleet_rate"])
+    instance = in_fleet(shared=Load(sharing(1.0)))
+    (record, *counted), simulated = fleet_record(instance, 6.0, 2, "random", seed=5)
+    assert calls == [(6.0, (6.0, 16_200, 17), {"router": "random", "whole": True})]
+    assert record.of == ("trace", 2, "random")
+    assert (counted, simulated) == ([6.0, 200, 16_000], 50)
+
+
+def test_sessions_of_a_fleet_are_run_on_its_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{CHECK}.middle", lambda record: record)
+    monkeypatch.setattr(f"{CHECK}.session_fleet", lambda *args: (args, 77))
+    monkeypatch.setattr(f"{CHECK}.runs_of", lambda *args: args)
+    instance = in_fleet(recorded_sessions="sessions")
+    (run, *how), simulated = fleet_record(instance, 6.0, 2, seed=5, runs="runs")
+    assert run == (instance, "sessions", 5, "runs")
+    assert (how, simulated) == (["sessions", 6.0, 2], 77)
+    assert fleet_record(instance, 6.0, 2)[0][0] == (instance, "sessions", 0, None)
+
+
+def test_what_a_number_of_systems_does_is_that_of_its_instances(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"{CHECK}.fleet_seen", lambda *args, **how: (*args, how))
+    replayed = Replayed(recording=None)
+    peak = peak_of(runs="runs", replayed=replayed)
+    assert peak.seen(3) == ("runs", peak.instance, 10.0, 6, "", {"replayed": replayed, "seed": 0})
+    assert peak.seen(3, "random", 4)[4:] == ("random", {"replayed": replayed, "seed": 4})
+    assert peak_of().replayed is None
+    assert peak.instances(3) == 6

@@ -179,6 +179,10 @@ def test_requests_of_a_run_grow_with_what_is_in_flight() -> None:
         32_000,
         64_000,
     ]
+    # exactly a power of two times the fewest, and one request in flight more
+    exactly, more = Small(in_flight=1_000), Small(in_flight=4_001)
+    assert [exactly.requests_of(1e4, length, 4) for length in (0, 1, 2)] == [8_000, 16_000, 32_000]
+    assert [more.requests_of(1e4, length) for length in (0, 1, 2)] == [16_000, 32_000, 64_000]
     assert Small(in_flight=100).requests_of(1_000.0, 0, 4) == 2_000
     assert Small(in_flight=500).requests_of(1_000.0, 0, 4) == 4_000
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tonnage.formats.sessions import read_sessions
+from tonnage.results.requests import COMPLETED, FAILED, Turns
 from tonnage.sizing.loads.session_load import (
+    alone_run,
     clients_at,
     session_fleet,
     session_requests,
+    session_run,
     session_traces,
+    with_turns,
 )
-from tonnage.spec.workload import ClosedLoop
+from tonnage.spec.workload import ClosedLoop, Trace
 
 
 def test_a_run_begins_in_the_midst_of_sessions(sessions):
@@ -108,3 +113,119 @@ def test_the_sessions_of_each_attention_rank() -> None:
     calls.clear()
     session_traces(SimpleNamespace(ranks=8), recorded, 2, 100, 7)
     assert [share for share, _, _ in calls] == [1, 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What is read of a run, a row for each request."""
+
+    row: Any
+    instance: Any = None
+    status: Any = None
+    due_ns: Any = None
+    last_token_ns: Any = None
+    turns: Any = None
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def some(self, rows: slice) -> Any:
+        return self.row[rows]
+
+
+def turns_of(pause_ps: list[int]) -> Trace:
+    """Requests of sessions, each of which begins with a pause of -1."""
+    nothing = np.zeros(len(pause_ps), np.int64)
+    return Trace(
+        due_ps=nothing,
+        isl=nothing,
+        osl=nothing,
+        concurrency=1,
+        turnaround_ps=0,
+        pause_ps=np.array(pause_ps),
+    )
+
+
+TWO_SESSIONS = SimpleNamespace(isl=np.zeros(5), starts=np.array([0, 2, 5]))
+"""Recorded sessions of two and of three requests."""
+
+
+def test_each_request_of_a_run_knows_its_session() -> None:
+    """One rank has the first session whole and the second from its second request on; another has
+    the first two requests of the second. What a session under way sends first, and what failed,
+    does not compare with the time of a lone answer."""
+    record = Record(
+        row=np.array([2, 0, 0, 1, 1, 3]),
+        instance=np.array([0, 1, 0, 0, 1, -1]),
+        status=np.array([COMPLETED] * 5 + [FAILED]),
+    )
+    traces = [turns_of([-1, 5, -1, 3]), turns_of([-1, 2])]
+    rows = [np.array([0, 1, 3, 4]), np.array([2, 3])]
+    turns = with_turns(record, traces, rows, TWO_SESSIONS, np.arange(10, 15)).turns
+    assert isinstance(turns, Turns)
+    assert turns.session.tolist() == [1, 2, 0, 0, 2, 1]
+    assert turns.first.tolist() == [False, True, True, False, False, False]
+    assert turns.alone_ns.tolist() == [-1, 12, 10, 11, 13, -1]
+    with pytest.raises(ValueError, match="without the rows"):
+        with_turns(Record(row=None), [], [], TWO_SESSIONS, np.arange(5))
+
+
+def test_sessions_one_after_another_say_how_long_a_lone_answer_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At least a nanosecond each, at the recorded row of each request."""
+
+    class Recorded(SimpleNamespace):
+        def __len__(self) -> int:
+            return 2
+
+        def chosen(self, sessions: Any, *, concurrency: int) -> Trace:
+            assert (sessions.tolist(), concurrency) == ([0, 1], 1)
+            return turns_of([-1, 5, -1, 3, 4])
+
+    record = Record(
+        row=np.array([1, 0, 2, 4, 3]),
+        instance=np.zeros(5, np.int64),
+        status=np.full(5, COMPLETED),
+        due_ns=np.array([10, 20, 30, 40, 50]),
+        last_token_ns=np.array([37, 45, 30, 144, 156]),
+    )
+    module = "tonnage.sizing.loads.session_load"
+    runs: list[Any] = []
+    monkeypatch.setattr(
+        f"{module}.run_instance", lambda spec, traces: (runs.append((spec, traces)) or record, None)
+    )
+    turns = alone_run("engine", Recorded(**vars(TWO_SESSIONS))).turns
+    assert [(spec, len(traces)) for spec, traces in runs] == [("engine", 1)]
+    assert turns.alone_ns.tolist() == [27, 25, 1, 104, 106]
+    assert turns.session.tolist() == [0, 0, 1, 1, 1]
+    assert turns.first.tolist() == [False, True, True, False, False]
+    record = replace(record, row=None)
+    with pytest.raises(ValueError, match="without the rows"):
+        alone_run("engine", Recorded(**vars(TWO_SESSIONS)))
+
+
+def test_the_first_fifth_of_a_run_of_sessions_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = "tonnage.sizing.loads.session_load"
+    calls: list[Any] = []
+
+    def traces(*args: Any) -> Any:
+        calls.append(args)
+        return "traces", "rows", 77
+
+    def run(spec: Any, traces: Any, *, window_ps: int) -> Any:
+        calls.append((spec, traces, window_ps))
+        return Record(row=np.arange(14)), "steps"
+
+    monkeypatch.setattr(f"{module}.session_traces", traces)
+    monkeypatch.setattr(f"{module}.run_instance", run)
+    monkeypatch.setattr(f"{module}.with_turns", lambda record, *args: calls.append(args) or record)
+    rows = session_run("engine", "recorded", 3, 100, seed=9, alone_ns="alone")
+    assert rows.tolist() == list(range(2, 14))
+    assert calls == [
+        ("engine", "recorded", 3, 100, 9),
+        ("engine", "traces", 77),
+        ("traces", "rows", "recorded", "alone"),
+    ]

@@ -10,22 +10,29 @@ import numpy as np
 import pytest
 
 from tests.sizing.loads.fleets import trace
+from tonnage.simulator.router import Request, View
 from tonnage.sizing.loads.shared_load import (
+    Answers,
     SharedLoad,
     _every,
     _in_order,
     _matched,
     _scheduled,
+    _single,
     after,
     balanced_trace,
     hit_rate,
     owners,
     parts_of,
+    replayed,
     shared_out_as,
+    whole_trace,
 )
 from tonnage.spec.lengths import Lengths, Pairs, parse_lengths
-from tonnage.spec.sessions import Pause, Sessions
-from tonnage.spec.workload import OpenLoop, Workload
+from tonnage.spec.recording import Recording
+from tonnage.spec.sessions import ENDLESS, Drawn, Pause, Sessions
+from tonnage.spec.workload import OpenLoop, TraceArrivals, Workload
+from tonnage.units import LONGEST_S
 
 
 @pytest.mark.parametrize("arrivals", [{}, {"process": "gamma", "cv": 2.0}, {"process": "constant"}])
@@ -179,6 +186,7 @@ def test_which_turns_come_to_an_instance(
     load.sharing.sessions.single = True
     assert load.trace(rate, 100, 7, router=router, whole=whole) == 100
     assert load.trace(1e-9, 100, 7) == 1
+    assert load.trace(100 / LONGEST_S, 100, 7) == 50, "in half of the longest time"
     monkeypatch.setattr(f"{module}.replayed", lambda sharing, *args: args)
     load.sharing.new = None
     assert load.trace(rate, 100, 7) == (rate, 7, 100)
@@ -268,3 +276,223 @@ def test_parts_of_a_trace_by_its_owners() -> None:
         session=lambda: np.array([0, 1, 1, 0]),
     )
     assert parts_of(turns, owner, 3) == [([1, 2], 15), ([0, 3], 17)]
+
+
+MODULE = "tonnage.sizing.loads.shared_load"
+
+
+def test_pairs_are_taken_in_the_order_of_their_sums() -> None:
+    """Of pairs whose lengths differ by 99 each, every third is of each kind."""
+    pairs = Pairs(isl=(100, 200, 300), osl=(1, 101, 201), source="made up")
+    loop = OpenLoop(rate=1.0)
+    work = Workload(
+        isl=pairs.lengths()[0], osl=pairs.lengths()[1], arrivals=loop, requests=900, pairs=pairs
+    )
+    counts = np.unique(balanced_trace(work, loop, 3).isl, return_counts=True)[1]
+    assert counts.tolist() == pytest.approx([300] * 3, abs=9)
+
+
+def test_requests_that_come_for_too_long_are_a_stretch() -> None:
+    work = Workload(
+        isl=Lengths(mean=9), osl=Lengths(mean=2), arrivals=OpenLoop(rate=1.0), requests=9
+    )
+    longest = balanced_trace(work, OpenLoop(rate=9 / LONGEST_S), 5)
+    assert longest.due_ps[-1] == pytest.approx(LONGEST_S * 10**12, rel=1e-9)
+    assert (longest.concurrency, longest.turnaround_ps, longest.seed) == (0, 0, 5)
+    long = SimpleNamespace(requests=9, trace=lambda seed, *, stretch: (seed, stretch))
+    assert balanced_trace(long, OpenLoop(rate=8.9 / LONGEST_S), 5) == (5, True)
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The seeds of all random numbers that are drawn."""
+    seeds: list[Any] = []
+    original = np.random.default_rng
+
+    def drawn(seed: Any) -> Any:
+        seeds.append(seed if isinstance(seed, list) else (seed.entropy, seed.spawn_key))
+        return original(seed)
+
+    monkeypatch.setattr(np.random, "default_rng", drawn)
+    return seeds
+
+
+def test_what_is_drawn_of_a_seed_has_a_stream_of_its_own(streams: list[Any]) -> None:
+    """So that arrivals, lengths, prefixes and instances do not go together, nor those of conversations."""
+    trace("lognormal:200,300", requests=20, seed=9_001)
+    assert sorted(streams) == [[9_001, stream] for stream in (0, 1, 2, 3)]
+    streams.clear()
+    pairs = Pairs(isl=(100, 200), osl=(1, 2), source="made up")
+    isl, osl = pairs.lengths()
+    loop = OpenLoop(rate=1.0)
+    work = Workload(isl=isl, osl=osl, arrivals=loop, requests=20, pairs=pairs)
+    balanced_trace(work, loop, 9_002)
+    assert sorted(streams) == [[9_002, stream] for stream in (0, 1, 2)]
+    streams.clear()
+    _single(single_of(20), OpenLoop(rate=1.0), single_of(20).sessions, 9_003)
+    assert sorted(streams) == [[9_003, stream] for stream in (0, 1, 2, 3, 5)]
+    streams.clear()
+    owners(trace(requests=9), 3, "random", 9_004)
+    assert streams[-1] == [9_004, 3, 7]
+
+
+def single_of(requests: int, share: float = 0.3) -> Workload:
+    """Requests of 50 tokens, some of which begin with one of four prefixes of 100."""
+    return Workload(
+        isl=Lengths(mean=50),
+        osl=Lengths(mean=10),
+        arrivals=OpenLoop(rate=1.0),
+        requests=requests,
+        sessions=Sessions(prefixes=4, prefix_tokens=100, prefix_share=share),
+    )
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_exactly_the_requested_share_begins_with_a_prefix(share: float) -> None:
+    work = single_of(400, share)
+    requests = _single(work, OpenLoop(rate=1.0), work.sessions, 3)
+    begins = requests.isl == 150
+    assert begins.sum() == 400 * share
+    assert (requests.isl[~begins] == 50).all()
+    assert (requests.osl == 10).all()
+    assert requests.due_ps[-1] == pytest.approx(400e12)
+    pieces = [requests.contents.of(row) for row in range(400)]
+    assert all((len(numbers) == 2) == begins[row] for row, (numbers, _) in enumerate(pieces))
+    prefixes = [numbers[0] for numbers, _ in pieces if len(numbers) == 2]
+    assert set(prefixes) == {0, 1, 2, 3}
+    assert all(until == [100, ENDLESS] for numbers, until in pieces if len(numbers) == 2)
+    assert len({numbers[-1] for numbers, _ in pieces}) == 400, "the rest is of each alone"
+
+
+RECORDED = Recording(
+    due_ns=(0, 10**9, 3 * 10**9),
+    isl=(128, 192, 64),
+    osl=(1, 2, 3),
+    blocks=((1, 2), (1, 2, 3), (4,)),
+)
+
+
+def test_a_recording_is_stretched_and_repeated_with_what_its_prompts_share() -> None:
+    """Three requests in 4.5 s: at twice the rate a half, and four are those of two copies."""
+    sharing = SimpleNamespace(recording=RECORDED)
+    as_it_was = replayed(sharing, RECORDED.mean_rps, 7)
+    assert as_it_was.due_ps.tolist() == [0, 10**12, 3 * 10**12]
+    assert (as_it_was.isl.tolist(), as_it_was.osl.tolist()) == ([128, 192, 64], [1, 2, 3])
+    contents = as_it_was.contents
+    first, second, third = (contents.of(row)[0] for row in range(3))
+    assert first[:2] == second[:2]
+    assert not set(third) & set(second)
+    twice = replayed(sharing, 2 * RECORDED.mean_rps, 7, 4)
+    assert twice.due_ps.tolist() == [round(s * 1e12) for s in (0, 0.5, 1.5, 2.25, 2.75, 3.75)]
+    assert (twice.isl.tolist(), twice.seed) == ([128, 192, 64] * 2, 7)
+    assert len(twice.contents) == 6
+    with pytest.raises(ValueError, match="no recording"):
+        replayed(SimpleNamespace(recording=None), 1.0, 7)
+    with pytest.raises(ValueError, match="without lengths"):
+        whole_trace(TraceArrivals(recording=replace(RECORDED, isl=(), osl=())), 7)
+
+
+@pytest.mark.parametrize(("share", "sessions"), [(1.0, 182), (0.5, 212)])
+def test_turns_on_a_schedule_by_hand(
+    share: float, sessions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A conversation of two turns, with a tool's call in each, lasts four times 16 s of pauses and
+    2 s of answers at most: 66 s. So many are drawn as begin 66 s before the run, and a fifth more
+    requests than were asked for, of four in each conversation and eight a second; and 20 more.
+    """
+    pattern = Sessions(
+        turns=Lengths(mean=2),
+        think=Pause(mean_s=5.0),
+        tool_calls=1,
+        tool=Pause(mean_s=3.0),
+    )
+    assert pattern.requests == 4
+    workload = Workload(
+        isl=Lengths(mean=50),
+        osl=Lengths(mean=10),
+        arrivals=OpenLoop(rate=8 * share),
+        requests=100,
+        sessions=pattern,
+    )
+    calls: list[Any] = []
+    second = 10**12
+
+    def draw(*args: Any) -> Drawn:
+        calls.append(args)
+        return Drawn(
+            session=np.array([0, 0, 0, 1, 1, 2]),
+            isl=np.arange(6) + 50,
+            osl=np.arange(6) + 10,
+            pause_ps=np.array([-1, 2 * second, second, -1, second, -1]),
+            prefix=np.full(6, -1),
+        )
+
+    def gaps(fleet: OpenLoop, count: int, stream: Any) -> Any:
+        calls.append((fleet, count, stream))
+        return np.array([131.0, 1.0, 1.0])  # of half a second each: they begin at -0.5, 0 and 0.5 s
+
+    monkeypatch.setattr(f"{MODULE}.draw", draw)
+    monkeypatch.setattr(f"{MODULE}.unit_gaps", gaps)
+    fleet = OpenLoop(rate=8.0)
+    requests = _scheduled(workload, fleet, 7, share, second // 2)
+    (drawn_of, drawn_count, isl, osl, random_streams), (gaps_of, gap_count, stream) = calls
+    assert (drawn_of, isl, osl, gaps_of) == (pattern, workload.isl, workload.osl, fleet)
+    assert drawn_count == gap_count == sessions
+    assert stream is random_streams[6]
+    assert len(random_streams) == 8
+    due = np.array([-0.5, 2.0, 3.5, 0.0, 1.5, 0.5])  # with half a second for each answer
+    chosen = np.random.default_rng(np.random.SeedSequence([7, 3]).spawn(8)[7]).random(6) < share
+    rows = [row for row in np.argsort(due) if due[row] >= 0 and chosen[row]]
+    assert (requests.due_ps / 1e12).tolist() == pytest.approx(due[rows].tolist(), abs=1e-9)
+    assert requests.isl.tolist() == [50 + row for row in rows]
+    assert requests.osl.tolist() == [10 + row for row in rows]
+    assert (requests.concurrency, requests.turnaround_ps, requests.seed) == (0, 0, 7)
+    assert len(requests.contents) == len(rows)
+    few = _scheduled(replace(workload, requests=2), fleet, 7, 1.0, second // 2)
+    assert few.due_ps.tolist() == [0, second // 2], "the first of those that come"
+
+
+def test_instances_by_their_prefixes_and_by_when_answers_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An answer takes 10, and two of one instance end 4 apart: requests at 0, 1, 2, 10 and 15 end at
+    10, 14, 12, 20 and 25 where the first two and the last are given to instance 0."""
+    views: list[tuple[View, Request]] = []
+    places = iter([0, 0, 1, 1, 0])
+
+    def routed(view: View, request: Request, memory: Any) -> int:
+        views.append(
+            (view._replace(requests=list(view.requests), tokens=list(view.tokens)), request)
+        )
+        return next(places)
+
+    monkeypatch.setattr(f"{MODULE}.prefix_aware", routed)
+    pieces = [([1], [ENDLESS]), ([1, 2], [64, ENDLESS]), ([3], [ENDLESS]), ([1], [64]), ([3], [70])]
+
+    class Trace(SimpleNamespace):
+        def __len__(self) -> int:
+            return 5
+
+    requests = Trace(
+        due_ps=np.array([0, 1, 2, 10, 15]),
+        isl=np.full(5, 100),
+        pause_ps=None,
+        contents=SimpleNamespace(of=lambda row: pieces[row]),
+    )
+    answers = Answers(answer_ps=10, apart_ps=4)
+    owner = owners(requests, 2, "prefix-aware", 0, answers)
+    assert owner.tolist() == [0, 0, 1, 1, 0]
+    outstanding = [[0, 0], [1, 0], [2, 0], [1, 1], [0, 1]]
+    matched = [[0, 0], [64, 0], [0, 0], [64, 0], [0, 70]]
+    for number, (view, request) in enumerate(views):
+        assert view == View(
+            available=[1, 1],
+            requests=outstanding[number],
+            tokens=outstanding[number],
+            kv_used=[0.0, 0.0],
+            matched=matched[number],
+            weight=[1.0, 1.0],
+        )
+        assert request == Request(number=number, session=-1, isl=100)
+    assert set(owners(requests, 2, "prefix-aware", 0).tolist()) <= {0, 1}, "drawn without answers"
+    assert len(views) == 5

@@ -10,35 +10,45 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.deployments import knobs_of
 from tests.questions import best, plans_with, question
 from tests.sizing.explained import carried
 from tests.sizing.search.contenders import (
+    IDENTITY,
     TTFT,
     Carrying,
     asked_for,
     capacity_of,
     carrying,
+    early,
     ready_of,
     sized_of,
 )
-from tonnage.plan.candidate import MOST_TIMES, GpuLimit
-from tonnage.plan.limit import Load
+from tonnage.perf.pipeline import MARK
+from tonnage.plan.candidate import MOST_TIMES, GpuLimit, Pool
+from tonnage.plan.launch import Command
+from tonnage.plan.limit import SATURATION, Load, bound_by, limit_of
+from tonnage.plan.reason import Reached, TooSlowForJob, rejected
 from tonnage.results.metrics import Latencies
 from tonnage.sizing.loads.confidence import Slowdown
 from tonnage.sizing.loads.instance import QUICK
+from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.search.candidate import (
     _at_peak,
     _attained,
     _between,
     _chance,
+    _command,
     _confidence,
     _limit,
     _load,
+    _pools,
     _power,
     _systems_at,
     candidate,
     longest_accepted,
     memory_parts,
+    reachable,
 )
 from tonnage.spec.deployment import Limit
 
@@ -369,13 +379,15 @@ def test_the_confidence_of_a_number_of_systems(chosen: bool) -> None:
 def test_the_chance_that_systems_are_enough_by_hand(carried_rps: float, meets: float) -> None:
     class Slower(AtItsPeak):
         def capacity(self, instances: int, slowdown: Any = None, **how: Any) -> Any:
+            self.calls.append((instances, how["care"]))
             return capacity_of(carried_rps / slowdown.steps)
 
     contender = Slower(question=asked_for(400.0), ready=ready_of(), runs=None)
     chance = _chance(sized_of(contender, 20, 5.0), {0.5: None, 0.8: None, 0.95: None})
-    assert chance == pytest.approx(meets, abs=0.0011)
+    assert chance == meets
     enough = _chance(sized_of(contender, 20, 5.0), {0.5: 20, 0.8: 20, 0.95: 21})
-    assert enough == pytest.approx(max(meets, 0.8), abs=0.0011)
+    assert enough == max(meets, 0.8)
+    assert contender.calls[:1] == [(80, QUICK)]
 
 
 def test_joint_attainment_is_told_as_predicted_and_with_longer_times() -> None:
@@ -396,3 +408,196 @@ def test_joint_attainment_is_told_as_predicted_and_with_longer_times() -> None:
     assert _attained(sized, SimpleNamespace(by_request=None)) == {}
     plain = replace(contender, question=asked_for(2.0))
     assert _attained(sized_of(plain, 1, 5.0), SimpleNamespace(by_request=values)) == {}
+
+
+MODULE = "tonnage.sizing.search.candidate"
+
+
+@pytest.mark.parametrize(("offline", "saturation", "pp"), [(False, 8.0, 1), (True, 5.0, 2)])
+def test_every_figure_of_a_candidate_by_hand(
+    offline: bool, saturation: float, pp: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty systems of four instances of two GPUs each, and two spare ones, under 400 requests per
+    second: an instance carries 6 as predicted and 5 at the confidence."""
+    for name in ("_pools", "_power"):
+        monkeypatch.setattr(f"{MODULE}.{name}", lambda sized, name=name: name)
+    for name in ("_confidence", "_at_peak"):
+        monkeypatch.setattr(
+            f"{MODULE}.{name}", lambda sized, *, chosen, name=name: f"{name} {chosen}"
+        )
+    monkeypatch.setattr(f"{MODULE}._load", lambda question, capacity: ("load of", capacity.rate))
+    monkeypatch.setattr(f"{MODULE}._limit", lambda gpu: ("limit of", gpu.name))
+    monkeypatch.setattr(f"{MODULE}.marks", lambda deployment: ("a mark",))
+    monkeypatch.setattr(
+        f"{MODULE}.accuracy_and_calibration", lambda *args: ("impact", "calibration")
+    )
+    monkeypatch.setattr(f"{MODULE}.Candidate", SimpleNamespace)
+    summary = summary_of(1.0)
+    predicted = capacity_of(6.0, concurrency=9.0, summary=summary)
+
+    class Shown(AtItsPeak):
+        def capacity(self, instances: int, slowdown: Any = None, **how: Any) -> Any:
+            return predicted
+
+        def saturation(self, slowdown: Any = None) -> float:
+            return saturation
+
+    question = asked_for(400.0, spare=2, offline=offline, osl=SimpleNamespace(mean=20.0))
+    contender = Shown(question=question, ready=ready_of(), runs=None)
+    deployment = contender.ready.trial.deployment
+    deployment.model, deployment.parallelism.pp = SimpleNamespace(released="2026-01"), pp
+    row = candidate(sized_of(contender, 20, 5.0, checked=True))
+    busy = max(saturation, 6.0)
+    nothing = Latencies()
+    assert vars(row) == {
+        "pools": "_pools",
+        "systems_exact": 20.0,
+        "sized_requests_per_second_per_instance": 5.0,
+        "requests_per_second_per_instance": 6.0,
+        "requests_per_second_per_gpu": 3.0,
+        "requests_per_second_per_8_gpus": 24.0,
+        "output_tokens_per_second_per_8_gpus": 480.0,
+        "saturation_requests_per_second_per_instance": busy,
+        "concurrency_per_instance": 9.0,
+        "utilisation": pytest.approx(400 / 480),
+        "headroom_to_saturation": pytest.approx(busy * 88 / 400 - 1),
+        "ttft_ms": nothing if offline else summary.ttft_ms,
+        "itl_ms": summary.itl_ms,
+        "tpot_ms": summary.tpot_ms,
+        "e2e_ms": nothing if offline else summary.e2e_ms,
+        "binds": SATURATION,
+        "load": ("load of", 6.0),
+        "marks": ("a mark",) if pp == 1 else ("a mark", MARK),
+        "accuracy_impact": "impact",
+        "calibration": "calibration",
+        "confidence": "_confidence False",
+        "at_peak": "_at_peak False",
+        "checked": True,
+        "power": "_power",
+        "gpu_limit": ("limit of", "gpu"),
+    }
+    assert candidate(sized_of(contender, 20, 5.0), chosen=True).confidence == "_confidence True"
+    predicted = replace(predicted, binds=bound_by(TTFT))
+    ended = candidate(sized_of(contender, 20, 5.0), chosen=True)
+    assert (ended.binds, ended.at_peak, ended.checked) == (bound_by(TTFT), "_at_peak True", False)
+
+
+def test_the_pools_of_a_deployment_are_on_its_systems_and_the_spare_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"{MODULE}._command", lambda sized: Command(argv=("serve",), file={"a": 1}))
+    monkeypatch.setattr(f"{MODULE}.memory_parts", lambda instance: ("memory",))
+    contender = carrying(
+        400.0, question=asked_for(400.0, spare=2), ready=ready_of(memory=SimpleNamespace(tokens=9))
+    )
+    deployment = contender.ready.trial.deployment
+    deployment.model, deployment.knobs = SimpleNamespace(name="model"), knobs_of(32, 512)
+    (pool,) = _pools(sized_of(contender, 20, 5.0))
+    assert pool == Pool(
+        **contender.ready.trial.identity.names,
+        role="serve",
+        model="model",
+        system="system",
+        gpus_per_system=8,
+        knobs=deployment.knobs,
+        instances=88,
+        systems=22,
+        memory=("memory",),
+        kv_tokens=9,
+        launch=("serve",),
+        launch_file={"a": 1},
+    )
+    monkeypatch.setattr(
+        Carrying, "roles", lambda self, count: (("prefill", 8), ("decode", count - 8))
+    )
+    both = _pools(sized_of(contender, 20, 5.0))
+    assert [(pool.role, pool.instances, pool.systems) for pool in both] == [
+        ("prefill", 8, 22),
+        ("decode", 80, 22),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, {"max_context": 700}),
+        ({"accepted": 90}, {"max_context": 110}),  # the longest of the question
+        ({"accepted": 90, "max_context": 100}, {"max_context": 100}),  # as far as the model goes
+        ({"accepted": 90, "pairs": 95}, {"max_context": 95}),
+        ({"max_model_len": 64}, {"max_context": 64}),
+        ({"kv": "fp8"}, {"kv_8bit": True}),
+        ({"kv": "fp16", "narrows": True}, {"kv_16bit": True}),
+        ({"kv": "fp8", "narrows": True}, {"kv_8bit": True}),
+        ({"weight_format": "fp32"}, {"form": None}),
+        ({"tiers": ("host",)}, {}),
+        ({"tiers": ("host",), "starts": True}, {"tiers": ("host",)}),
+        ({"starts": True}, {}),
+    ],
+)
+def test_how_an_instance_is_started(
+    changed: dict[str, Any], expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+
+    def command(form: Any, **how: Any) -> Command:
+        calls.append({"form": form, **how})
+        return Command(argv=("serve", "it") if form else (), file={})
+
+    monkeypatch.setattr(f"{MODULE}.command", command)
+    engine = SimpleNamespace(launch="form")
+    monkeypatch.setattr(f"{MODULE}.find_engine", lambda name: engine)
+    monkeypatch.setattr(f"{MODULE}.loaded", lambda *args: ("checkpoint", ("--more",)))
+    monkeypatch.setattr(f"{MODULE}.narrows_kv", lambda *args: changed.get("narrows", False))
+    monkeypatch.setattr(f"{MODULE}.starts_offloading", lambda *args: changed.get("starts", False))
+    monkeypatch.setattr(f"{MODULE}.longest_accepted", lambda instance: changed.get("accepted", 700))
+    pairs = SimpleNamespace(longest=changed["pairs"]) if "pairs" in changed else None
+    traffic = SimpleNamespace(
+        pairs=pairs, isl=SimpleNamespace(longest=100), osl=SimpleNamespace(longest=10)
+    )
+    question = asked_for(400.0, max_model_len=changed.get("max_model_len"))
+    contender = carrying(
+        400.0,
+        question=question,
+        ready=ready_of(traffic=traffic, below=("rules", changed.get("tiers", ()))),
+    )
+    deployment = contender.ready.trial.deployment
+    deployment.engine, deployment.knobs, deployment.speculation = "engine", "knobs", "guesses"
+    deployment.model = SimpleNamespace(max_context=changed.get("max_context", 800))
+    deployment.gpu.vendor = "vendor"
+    deployment.precision.kv = changed.get("kv", "fp16")
+    deployment.precision.weight_format = changed.get("weight_format", "fp8")
+    started = _command(sized_of(contender, 20, 5.0))
+    usual = {
+        "form": "form",
+        "checkpoint": "checkpoint",
+        "parallelism": deployment.parallelism,
+        "knobs": "knobs",
+        "max_context": 700,
+        "kv_8bit": False,
+        "kv_16bit": False,
+        "speculation": "guesses",
+        "offloading": "rules",
+        "tiers": (),
+    }
+    assert calls == [usual | expected]
+    assert started.argv == (("serve", "it", "--more") if calls[0]["form"] else ())
+
+
+def test_how_near_deployments_come_with_one_request_at_a_time() -> None:
+    """Each limited statistic that is defined, of each deployment that fits; of a job the time of one
+    request."""
+    alone = {"ttft": 3.0, "tpot": math.nan}
+    summary = SimpleNamespace(limit_s=lambda limit: alone[limit.metric])
+    ready = ready_of(single_client=lambda: summary)
+    fitting = Ready(trial=ready.trial, instance=ready.instance, place=0, first=ready.trial)
+    refused = rejected(IDENTITY, TooSlowForJob(seconds=3.0, allowed=2.0))
+    early_row = rejected(IDENTITY, early(1.0))
+    reached = Reached(limit=limit_of(TTFT), asked_ms=2_000.0, value_ms=3_000.0, deployment=IDENTITY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{MODULE}.nearest_of", list)
+        assert reachable(asked_for(1.0), None, [fitting, early_row], []) == [(reached,)]
+        job = asked_for(1.0, offline=True)
+        assert reachable(job, None, [fitting], [early_row, refused]) == [
+            (),
+            (replace(reached, limit=None),),
+        ]

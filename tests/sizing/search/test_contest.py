@@ -26,7 +26,8 @@ from tonnage.plan.reason import Behind, BrokenEarly, NeedsMoreGpus, NotSure, Out
 from tonnage.sizing.loads.confidence import Slowdown
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.progress import Steps
-from tonnage.sizing.search.objectives import FewestGpus, MostLoad
+from tonnage.sizing.search.deployment_capacity import Sized
+from tonnage.sizing.search.objectives import FewestGpus, MostLoad, ShortestAnswers
 from tonnage.sizing.search.search import (
     Contest,
     Search,
@@ -159,6 +160,23 @@ def test_a_confidence_at_which_next_to_nothing_is_carried_is_not_reached(
     assert contest()._reaches(free, capacity_of(rate), 20)
 
 
+def test_what_is_carried_as_predicted_is_looked_for_above_what_would_not_reach() -> None:
+    """1.9 are a fifth of 9.5; of a recording more may be found than was to be exceeded, or less."""
+    calls: list[Any] = []
+    for found_rps, reaches in ((9.6, False), (9.4, True)):
+        contender = sure()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                Sure,
+                "capacity",
+                lambda self, instances, rate=found_rps, **how: (
+                    calls.append((instances, how)) or capacity_of(rate)
+                ),
+            )
+            assert contest()._reaches(contender, capacity_of(1.9), 20) == reaches
+    assert calls == [(80, {"above": 1.9 / 0.2, "care": QUICK})] * 2
+
+
 def test_what_does_not_reach_a_confidence_says_so() -> None:
     contender = sure(carries=lambda instances: 0.4)
     with pytest.MonkeyPatch.context() as patch:
@@ -252,6 +270,38 @@ def test_pairs_are_tried_side_by_side_where_rows_are_wanted(
     waves = [after - before for before, after in zip(counts[::2], counts[1::2], strict=True)]
     assert waves == together
     assert set(meeting.outcomes) == set(range(5))
+
+
+@pytest.mark.parametrize("first", [None, 2])
+def test_what_remains_is_put_in_order_again_where_a_deployment_was_sized(first: Any) -> None:
+    """The second and the last of five are; the place that is named is tried by itself."""
+    ordered: list[Any] = []
+    done: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def in_order(self: Contest, contenders: list[Any], place: Any) -> list[Any]:
+            ordered.append(([contender.ready.place for contender in contenders], place))
+            return sorted(contenders, key=lambda contender: contender.ready.place != place)
+
+        def attempt(self: Contest, contender: Any, best: Any, needed: Any = None) -> Any:
+            place = contender.ready.place
+            return sized_of(contender, 20 + place, 5.0) if place in (1, 4) else behind()
+
+        patch.setattr(Contest, "_in_order", in_order)
+        patch.setattr(Contest, "attempt", attempt)
+        tuned: list[int] = []
+        patch.setattr(Contest, "tune", lambda self, contenders: tuned.append(len(contenders)))
+        steps = SimpleNamespace(expect=done.append, done=done.append)
+        meeting = contest(rows=first is not None, steps=steps)
+        rows = meeting.held([sure(place=place) for place in range(5)], first=first)
+        assert contest().held([], tune=True) == []
+    assert [row.ready.place for row in rows] == [1, 4]
+    assert done == [5, *["deployment"] * 5]
+    assert tuned == [5]
+    if first is None:
+        assert ordered == [([0, 1, 2, 3, 4], None), ([2, 3, 4], None)]
+    else:
+        assert ordered == [([0, 1, 2, 3, 4], 2), ([3, 4], 2)]
 
 
 def test_the_load_that_other_knobs_are_worth() -> None:
@@ -618,3 +668,34 @@ def test_short_runs_come_first_unless_all_runs_are_as_long(
         rows = contest(**changed).search._in_short_runs([sure()], 0.5)
     assert rows == ["row"] * contests
     assert calls == [(QUICK, 0.5, None, False)] * contests
+
+
+def test_short_runs_say_nothing_of_the_shortest_answers() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Contest, "held", lambda self, *_, **__: ["row"])
+        aim = ShortestAnswers(sized_of(sure(), 20, 5.0))
+        assert contest(aim=aim).search._in_short_runs([sure()], 0.5) == []
+        assert contest(aim=MostLoad(3)).search._in_short_runs([sure()], 0.5) == ["row"]
+
+
+def test_six_fleets_at_most_are_simulated_before_one_is_chosen() -> None:
+    """Of eight that never hold the last two are taken as they are, unchecked."""
+    verdicts = Verdicts(dict.fromkeys(range(8), 9_999))
+    rows = [sized_of(sure(place=place), 2 + place, 5.0, checked=True) for place in range(8)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tonnage.sizing.search.search.check", verdicts.check)
+        patch.setattr("tonnage.sizing.search.search.never_holds", lambda verdict: "never")
+        patch.setattr(Sure, "at_peak", lambda self, slowdown: self.ready.place)
+        ranking, verdict, failed = contest().search._checked(rows)
+    assert [(row.ready.place, row.checked) for row in ranking] == [(6, False), (7, False)]
+    assert (verdict, failed) == (None, dict.fromkeys(range(6), ("rejected", "never")))
+
+
+def test_a_search_is_of_the_longest_runs_with_rows_and_pruned_unless_it_says_otherwise() -> None:
+    search = Search(question=asked_for(1.0), runs=None)
+    assert (search.workers, search.prune, search.care, search.rows) == (None, True, SURE, True)
+    assert (search.seeds, search.first, search.only, search.learned) == ((), None, False, Learned())
+    meeting = Contest(search=search, level=None)
+    assert (meeting.care, meeting.outcomes, meeting.tuned, meeting.relief) == (SURE, {}, set(), {})
+    sized = Sized(contender=sure(), level=None, systems=1, capacity=capacity_of(1.0))
+    assert (sized.care, sized.checked, sure().share) == (SURE, False, 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import fields, make_dataclass, replace
 from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +27,7 @@ from tests.sizing.search.contenders import (
 from tonnage.plan.limit import SATURATION, Breach, bound_by, limit_of
 from tonnage.plan.reason import BrokenAtAnyLoad, BrokenOnManyInstances, NotSure
 from tonnage.sizing.loads.confidence import AS_PREDICTED, Slowdown
+from tonnage.sizing.loads.fleet_check import Replayed
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.planner import size
 from tonnage.sizing.search.deployment_capacity import Contender, slower_capacity
@@ -410,3 +411,176 @@ def test_a_job_carries_less_by_slower_steps(monkeypatch: pytest.MonkeyPatch) -> 
     assert contender.capacity(3, Slowdown(steps=2.0)) == capacity_of(70 / 9 / 2)
     question.step_factor = 4.0
     assert contender.capacity(3) == capacity_of(70 / 9 / 4)
+
+
+MODULE = "tonnage.sizing.search.deployment_capacity"
+
+
+def test_a_longer_time_that_was_requested_is_no_lack_of_confidence() -> None:
+    """Steps twice as long as predicted were requested, and three times as long are 1.5 times those:
+    a lone first token of 0.8 s is inside 2 s with the former."""
+    for alone_s, unsure in ((0.8, True), (1.1, False)):
+        alone = SimpleNamespace(limit_s=lambda limit, alone_s=alone_s: alone_s)
+        contender = carrying(
+            400.0,
+            ready=ready_of(single_client=lambda alone=alone: alone),
+            question=asked_for(400.0, step_factor=2.0, limits=(TTFT,)),
+        )
+        slowdown = Slowdown(steps=3.0)
+        slo = slowdown.tightened((TTFT,))
+        broken = BrokenAtAnyLoad(breach=Breach(limit=limit_of(slo[0]), value_ms=800.0))
+        breach = Breach(limit=limit_of(TTFT), value_ms=pytest.approx(2_400.0))
+        reason = contender._as_asked(capacity_of(0.0, reason=broken), slowdown, slo).reason
+        assert reason == (
+            NotSure(breach=breach, step_factor=1.5) if unsure else BrokenAtAnyLoad(breach=breach)
+        )
+
+
+class Memory:
+    """Answers that are made once, by their keys."""
+
+    def __init__(self) -> None:
+        self.keys: list[Any] = []
+
+    def once(self, key: Any, make: Any) -> Any:
+        self.keys.append(key)
+        return make()
+
+    def instance(self, *args: Any) -> Any:
+        return args
+
+    def open(self, *args: Any) -> Any:
+        return args
+
+    def saturation(self, instance: Any) -> float:
+        return 12.0
+
+
+def contender_of(step_factor: float = 1.0, share: float = 0.0, **instance: Any) -> Contender:
+    """A deployment whose limits count."""
+    ready = ready_of(**instance)
+    question = asked_for(400.0, step_factor=step_factor)
+    return Contender(question=question, ready=ready, runs=Memory(), share=share)
+
+
+@pytest.mark.parametrize(("load", "clients"), [("open", None), ("closed", 3.0)])
+def test_times_at_a_confidence_are_those_of_the_errors_and_longer_as_requested(
+    load: str, clients: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors of a closed loop are those of its clients."""
+    contender = replace(contender_of(), question=asked_for(400.0, step_factor=2.0, load=load))
+    monkeypatch.setattr(Contender, "capacity", lambda self, instances: capacity_of(5.0))
+    requests_s = SimpleNamespace(regime="regime")
+    calls: list[Any] = []
+
+    def step_errors(*args: Any) -> Any:
+        calls.append(args)
+        return {"requests_s": requests_s}
+
+    monkeypatch.setattr(f"{MODULE}.step_errors", step_errors)
+    monkeypatch.setattr(
+        f"{MODULE}.factors_at",
+        lambda errors, p: Slowdown(steps=1 + p, latencies={"ttft_ms": 2 + p}),
+    )
+    assert contender.slowdown(0.5) == Slowdown(steps=3.0, latencies={"ttft_ms": 5.0})
+    contender.slowdown(0.5)
+    assert calls == [(contender.question, contender.ready.trial.deployment, clients)]
+    first, second = contender.runs.keys[:2]
+    assert first == (contender.instance, "factors", 0.5, load, contender.question.limits)
+    assert second == ("factors", ("requests_s",), "regime", 0.5)
+
+
+def test_the_most_that_closed_forms_allow_is_for_tighter_limits_and_slower_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(
+        f"{MODULE}.rate_bound", lambda instance, slo: calls.append((instance, slo)) or 9.0
+    )
+    contender = contender_of()
+    assert contender.bound(SLOW) == 6.0
+    ((instance, slo),) = calls
+    assert instance is contender.instance
+    assert slo == SLOW.tightened((TTFT, TPOT))
+    assert contender.runs.keys == [(instance, "bound", slo)]
+
+
+def test_an_instance_behind_another_router_or_with_slower_steps() -> None:
+    traffic = make_dataclass("Traffic", ["router", "step_factor", "sharing"], frozen=True)
+    contender = contender_of(
+        step_factor=1.5, traffic=traffic("random", 1.0, None), deployment="deployment"
+    )
+    contender.question.sharing_behind = lambda router: f"shared behind {router}"
+    assert contender.behind() is contender.behind("random") is contender.instance
+    changed = contender.behind("session")
+    assert changed == ("deployment", traffic("session", 1.0, "shared behind session"))
+    slower = ("deployment", traffic("random", 1.5, "shared behind random"))
+    assert contender.behind(steps=1.5) == contender.running == slower
+
+
+def test_what_is_simulated_to_see_a_number_of_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+    contender = contender_of(
+        standing_for=lambda instances: instances // 2,
+        single_client=lambda: "alone",
+        requests_of=lambda rate, care: (rate, care),
+        recorded=lambda *args: SimpleNamespace(steps=args),
+    )
+    instance = contender.instance
+    monkeypatch.setattr(Contender, "running", instance)
+    assert contender.simulated(8, 3.0) == (instance, 4, 3.0)
+    assert contender.seen(8, 3.0, SURE) == (instance, 4, 3.0, SURE)
+    assert contender.alone() == "alone"
+    steps = (5.0, (5.0, QUICK), 99)
+    assert contender.recorded(capacity_of(5.0), 99) == (instance, 5.0, steps)
+    assert contender.runs.keys == [(instance, "steps", 5.0, (5.0, QUICK), 99)]
+
+
+def test_a_whole_fleet_is_simulated_at_the_load_that_is_sized_for() -> None:
+    """With the limits that latencies leave beyond the steps, and a recording as it is replayed."""
+    traffic = make_dataclass("Traffic", ["router", "step_factor", "sharing"], frozen=True)
+    contender = contender_of(traffic=traffic("random", 1.0, None), deployment="deployment")
+    contender.question.sharing_behind = lambda router: None
+    assert contender.saturation() == 12.0
+    assert contender.saturation(SLOW) == 8.0
+    peak = contender.at_peak(SLOW)
+    assert peak.instance == ("deployment", traffic("random", 1.5, None))
+    assert (peak.runs, peak.layout, peak.rate) == (contender.runs, contender.layout, 400.0)
+    assert (peak.saturation, peak.asked, peak.replayed) == (8.0, (TTFT, TPOT), None)
+    assert peak.slo == SLOW.beyond_steps((TTFT, TPOT))
+    plain = contender.at_peak()
+    assert (plain.instance, plain.slo, plain.saturation) == (
+        contender.instance,
+        (TTFT, TPOT),
+        12.0,
+    )
+    asked = asked_for(400.0, step_factor=2.0, recording="recording", replays_lengths=False)
+    asked.sharing_behind = lambda router: None
+    twice = replace(contender, question=asked)
+    assert twice.at_peak().replayed == Replayed(recording="recording", lengths=False)
+    assert twice.at_peak().saturation == twice.saturation() == 6.0
+
+
+@pytest.mark.parametrize(("alone_s", "rate"), [(0.01, 6.0), (9.0, 0.0)])
+def test_a_recording_comes_to_slower_instances_with_limits_beyond_their_steps(
+    alone_s: float, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rate is what was found: no run of another speed stands for it."""
+    instance = SimpleNamespace(single_client=lambda: SimpleNamespace(limit_s=lambda limit: alone_s))
+    calls: list[Any] = []
+    monkeypatch.setattr(Contender, "behind", lambda self, *args: calls.append(args) or instance)
+    monkeypatch.setattr(
+        f"{MODULE}.replay_capacity", lambda *args: calls.append(args[1:]) or capacity_of(6.0)
+    )
+    contender = contender_of(single_client=instance.single_client)
+    question = asked_for(400.0, recording="recording", replays_lengths=True)
+    question.demand.offline_requests = question.demand.offline_seconds = None
+    contender = replace(contender, question=question)
+    capacity = contender.capacity(3, SLOW, router="session")
+    assert capacity.rate == rate
+    assert calls[:2] == [("session",), ("session", 1.5)]
+    slo = SLOW.beyond_steps((TTFT, TPOT))
+    if rate:
+        assert calls[2:] == [(instance, slo, Replayed(recording="recording", lengths=True))]
+    else:
+        breach = Breach(limit=limit_of(TPOT), value_ms=9_000.0)
+        assert capacity.reason == BrokenAtAnyLoad(breach=breach)

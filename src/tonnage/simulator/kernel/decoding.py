@@ -39,13 +39,11 @@ def bucket_of(position):
 
 @part()
 def bin_of(tallies, gap):
-    """Bin of a gap."""
+    """Bin of a gap: no cell begins above the gap, also where its float is rounded up."""
     edges = tallies.edges
     if gap < edges[1]:
         return 0
     place = tallies.coarse[cell_of(gap, CELLS_2)]
-    while edges[place] > gap:
-        place -= 1
     while edges[place + 1] <= gap:
         place += 1
     return place

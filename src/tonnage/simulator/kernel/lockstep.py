@@ -103,8 +103,7 @@ def advance_ranks(m, until):
                 continue
             if first.now >= until:
                 break
-            begin_ranks(m)
-            if first.over > 0:
+            if not begin_ranks(m):
                 break
             under_way = True
         steps = ranks_ahead(m)
@@ -160,15 +159,13 @@ def wake_ranks(m, until):
         s.unheard = 0
         s.now = now
         s.began = now
-        if 0 <= m.cfg.window < now:
-            s.over = 1
-    return m.state.over == 0
+    return not 0 <= m.cfg.window < now
 
 
 @part()
 def begin_ranks(m):
     """Put the next step of every rank together, and price it: it lasts as long as the slowest
-    rank's.
+    rank's. False where it never happens.
     """
     size, holding, tokens, over = m.group.at.size, holds(m), 0, False
     largest, prompts = 0, 0
@@ -194,11 +191,11 @@ def begin_ranks(m):
             over = True
     if not over:
         record_ranks(m, tokens)
-        return
+        return True
     for j in range(size):
         r = rank(m, j)
         take_arrivals(r, r.cfg.window)
-        r.state.over = 1
+    return False
 
 
 @part()
@@ -401,7 +398,7 @@ def drive(m, until, cancelled):
     """
     if cancelled >= 0:
         cancel(m, cancelled)
-    elif m.state.over == 0:
+    else:
         advance(m, until)
     if cancelled != IN_A_FLEET:
         settle(m)

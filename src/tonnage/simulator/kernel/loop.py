@@ -224,8 +224,7 @@ def advance_alone(m, until):
                 continue
             if s.now >= until:
                 break
-            begin_step(m)
-            if s.over > 0:
+            if not begin_step(m):
                 break
             under_way = True
         steps = steps_ahead(m, MOST_STEPS)
@@ -275,16 +274,13 @@ def wake(m, until):
         return False
     s.unheard = 0
     s.now = max(s.now, s.next_arrival)
-    if 0 <= m.cfg.window < s.now:
-        s.over = 1
-        return False
-    return True
+    return not 0 <= m.cfg.window < s.now
 
 
 @part()
 def begin_step(m):
     """Put the next step together and price it. If the window ends before clients have its tokens,
-    it never happens.
+    it never happens: False.
     """
     s = m.state
     empty_step(m)
@@ -294,9 +290,9 @@ def begin_step(m):
     s.seen_next = streamed(m, s.now + s.lasts)
     if 0 <= m.cfg.window < s.seen_next:
         take_arrivals(m, m.cfg.window)
-        s.over = 1
-    else:
-        record(m)
+        return False
+    record(m)
+    return True
 
 
 @part()

@@ -99,7 +99,6 @@ STATE = record_of(
     "starts",  # when the front end begins, or began, with the tokens that it takes up together
     "entering",  # how long requests that reached the engine since the last step began kept it busy
     "entered",  # when the last request had entered, and what was streamed since
-    "over",  # whether the window has ended
     "free",  # KV blocks
     "running",  # how many are in ``Lists.running``
     "filling",  # how many of them compute their prompts, in ``Lists.filling``

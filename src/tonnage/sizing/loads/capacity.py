@@ -163,24 +163,23 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
     mean, saturated = recording.mean_rps, runs.saturation(instance)
     measured: dict[int, Seen] = {}
 
-    def holds(count: int) -> bool:
+    def breaks(count: int) -> Limit | None:
         measured[count] = fleet_seen(runs, instance, mean, count, replayed=replayed)
-        return worst_limit(measured[count].summary, slo) is None
+        return worst_limit(measured[count].summary, slo)
 
     fewest = max(
         1, math.ceil(mean / (STABLE * min(saturated, MARGIN * instance.saturation_estimate())))
     )
     low, high = fewest - 1, fewest
-    while not holds(high):
+    while (broken := breaks(high)) is not None:
         low, high = high, 2 * high
         if high > min(MOST_INSTANCES, 2 * len(recording)):
             most_instances = measured[low].summary
-            last = worst_limit(most_instances, slo) or slo[0]
-            reason = BrokenOnManyInstances(breach=breach(most_instances, last), instances=low)
+            reason = BrokenOnManyInstances(breach=breach(most_instances, broken), instances=low)
             return no_capacity(most_instances, reason)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        low, high = (low, middle) if breaks(middle) is None else (middle, high)
     summary, stable_rate = measured[high].summary, STABLE * saturated
     binds = worst_limit(measured[low].summary, slo) if low in measured else None
     if binds is not None:
@@ -188,7 +187,7 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
             mean / high, mean / low, strain(summary, slo), strain(measured[low].summary, slo)
         )
     elif low > 0:
-        rate = min(max(stable_rate, mean / high), mean / low * HAIR)
+        rate = min(stable_rate, mean / low * HAIR)
     else:
         rate, binds = _sped_up(runs, instance, slo, replayed, stable_rate)
     return Capacity(
@@ -219,7 +218,7 @@ def _sped_up(
     breaks above it; in requests per second.
     """
     recording = replayed.recording
-    low, high, binds = recording.mean_rps, max(most_rps, recording.mean_rps), None
+    low, high, binds = recording.mean_rps, most_rps, None
     for half in range(HALVINGS + 1):
         rate = high if half == 0 else math.sqrt(low * high)
         faster = Replayed(recording=recording.at_mean(rate), lengths=replayed.lengths)

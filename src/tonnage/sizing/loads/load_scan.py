@@ -224,7 +224,7 @@ class LoadScan:
             low, high, step = max(low - step, self.top - LOWEST), low, 2 * step
             if self.holds(low, slo, care):
                 return low, high
-        return self._broken(high, slo, care)
+        return self._broken(low, slo, care)
 
     def _lasts(self, place: int, slo: Slo, care: Care) -> bool:
         """Whether the limits hold to the end of the longest run, where caches lose conversations

@@ -105,20 +105,17 @@ def with_turns(
 
     if record.row is None:
         raise ValueError("sessions: a record without the rows of its trace")
-    rank = np.maximum(record.instance, 0) if len(traces) > 1 else np.zeros(len(record), np.int64)
-    count = len(recorded.isl)
+    rank = np.maximum(record.instance, 0)
     whose, alone, first = (np.zeros(len(record), kind) for kind in (np.int64, np.int64, bool))
     begin = 0
     for number, (trace, rank_rows) in enumerate(zip(traces, rows, strict=True)):
         mine = np.flatnonzero(rank == number)
         places = record.row[mine]
-        session, pause = trace.session(), trace.pause_ps
-        begins = np.zeros(len(trace), bool) if pause is None else pause < 0
-        whole = begins & np.isin(rank_rows, recorded.starts[:-1])
+        session, begins = trace.session(), np.zeros(len(trace), bool)
+        begins[trace.firsts()] = True
+        whole = begins & np.isin(rank_rows, recorded.starts)
         whose[mine], first[mine] = session[places] + begin, whole[places]
-        alone[mine] = np.where(
-            (begins & ~whole)[places], -1, alone_ns[np.minimum(rank_rows[places], count - 1)]
-        )
+        alone[mine] = np.where((begins & ~whole)[places], -1, alone_ns[rank_rows[places]])
         begin += int(session[-1]) + 1
     done = record.status == COMPLETED
     return replace(

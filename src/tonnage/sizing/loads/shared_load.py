@@ -293,7 +293,7 @@ def _scheduled(
         - lasts * PS_PER_S
     )
     first = drawn.pause_ps < 0
-    waits = np.where(first, 0, drawn.pause_ps + answer_ps).astype(np.float64).cumsum()
+    waits = (drawn.pause_ps + answer_ps).astype(np.float64).cumsum()
     due = begins[drawn.session] + waits - waits[first][drawn.session]
     here = np.flatnonzero((due >= 0) & (streams[7].random(len(due)) < share))
     rows = here[np.argsort(due[here], kind="stable")][: workload.requests]
