@@ -441,7 +441,7 @@ def test_a_narrow_cache_has_to_save_something_at_the_same_confidence(
         assert narrow.systems_exact == gpus_exact / 8
         assert narrow.system == "dgx-h100"
         assert (narrow.deployment, narrow.source) == (ready.trial.identity, "first source")
-        assert narrow.times == pytest.approx(2.0, rel=0.01)
+        assert narrow.times == 1.0  # FP8 keeps it in 8 bits there
         for loss, published in zip(narrow.losses, cache_losses(), strict=True):
             percent = published.percent.values()
             assert (loss.least, loss.most) == (min(percent), max(percent))
