@@ -398,3 +398,159 @@ def test_one_answer_names_its_months_its_offers_and_what_it_rests_on() -> None:
     assert "licence_usd_per_gpu_hour" in paths
     rented = compared(months(40, 100), where=("cloud",))
     assert "systems.dgx-h100" not in {figure.path for figure in rented.figures}
+
+
+KEPT = {"value": 1, "gpus": 8, "terms": "reserved 1 year"}
+
+
+def test_a_year_of_a_load_that_grows_by_every_way_and_every_figure() -> None:
+    """Nine months need one system, three months two; a system costs 60,000 USD and comes a month
+    after its order. Reserved for the year, a machine costs 8 · 8,760 · (1 + 1) USD, which is less
+    than twelve months by the hour and more than three."""
+    prices = priced(
+        systems={"dgx-h100": 60_000},
+        cloud={"h100": {"hourly": {"value": 2, "gpus": 8}, "kept": KEPT}},
+    )
+    horizon = compared(months(*[40.0] * 9, *[100.0] * 3, prices=prices), lead_months=1)
+    none = (0,) * 12
+    # at the peaks 4 GPUs work for nine months, and then 10
+    now = HorizonWay(
+        way="now",
+        purchase_usd=120_000,
+        running_usd=pytest.approx(22 * UPKEEP),
+        rent_usd=MACHINE,
+        usd_by_month=pytest.approx((120_000 + MACHINE, *(2 * UPKEEP,) * 11), rel=1e-9),
+        systems=(0, *(2,) * 11),
+        reserved_gpus=none,
+        hourly_gpus=(8, *none[1:]),
+        idle=pytest.approx((8 * 12 + 3 * 6) / (11 * 16)),
+        cheaper_from=10,
+        left_usd=pytest.approx(120_000 * 37 / 48),
+    )
+    steps = HorizonWay(
+        way="steps",
+        purchase_usd=120_000,
+        running_usd=pytest.approx(14 * UPKEEP),
+        rent_usd=MACHINE,
+        usd_by_month=pytest.approx(
+            (60_000 + MACHINE, *(UPKEEP,) * 7, 60_000 + UPKEEP, *(2 * UPKEEP,) * 3), rel=1e-9
+        ),
+        systems=(0, *(1,) * 8, *(2,) * 3),
+        reserved_gpus=none,
+        hourly_gpus=(8, *none[1:]),
+        idle=pytest.approx((8 * 4 + 3 * 6) / (8 * 8 + 3 * 16)),
+        cheaper_from=9,  # from the sixth month to the eighth too, before the second is ordered
+        left_usd=pytest.approx(60_000 * (37 + 45) / 48),
+    )
+    hour = HorizonWay(
+        way="hour",
+        rent_usd=15 * MACHINE,
+        usd_by_month=(*(MACHINE,) * 9, *(2 * MACHINE,) * 3),
+        systems=none,
+        reserved_gpus=none,
+        hourly_gpus=(*(8,) * 9, *(16,) * 3),
+    )
+    reserved = HorizonWay(
+        way="reserved",
+        rent_usd=pytest.approx(140_160 + 3 * MACHINE),
+        usd_by_month=pytest.approx((*(11_680,) * 9, *(11_680 + MACHINE,) * 3), rel=1e-9),
+        systems=none,
+        reserved_gpus=(8,) * 12,
+        hourly_gpus=(*none[:9], *(8,) * 3),
+        idle=pytest.approx(9 * 4 / 96),
+        cheaper_from=0,
+    )
+    both = HorizonWay(
+        way="both",
+        purchase_usd=60_000,
+        running_usd=pytest.approx(11 * UPKEEP),
+        rent_usd=4 * MACHINE,
+        usd_by_month=pytest.approx(
+            (60_000 + MACHINE, *(UPKEEP,) * 8, *(UPKEEP + MACHINE,) * 3), rel=1e-9
+        ),
+        systems=(0, *(1,) * 11),
+        reserved_gpus=none,
+        hourly_gpus=(8, *none[:8], *(8,) * 3),
+        idle=pytest.approx(8 * 4 / 88),
+        cheaper_from=5,
+        left_usd=pytest.approx(60_000 * 37 / 48),
+    )
+    assert horizon.ways == (now, steps, hour, reserved, both)
+    assert horizon == Horizon(
+        months=12,
+        growth_per_month=None,
+        systems_decay=None,
+        rents_decay=None,
+        lead_months=1,
+        system="dgx-h100",
+        gpus_per_system=8,
+        needs=tuple(
+            HorizonMonth(
+                month=place,
+                requests_per_second=40.0 if place < 9 else 100.0,
+                systems=1 if place < 9 else 2,
+                simulated=True,
+            )
+            for place in range(12)
+        ),
+        ways=horizon.ways,
+        cheapest="both",
+        figures=horizon.figures,
+        offers=("hourly, 2 USD per GPU and hour", "kept, 1 USD per GPU and hour"),
+    )
+    at_once = compared(months(*[40.0] * 9, *[100.0] * 3, prices=prices))
+    assert at_once.lead_months == 0
+    assert [way.systems[0] for way in at_once.ways] == [2, 1, 0, 0, 1]
+
+
+def test_the_prices_and_machines_of_today_hold_for_all_months() -> None:
+    first, *_ = months(40.0)
+    dear = priced(systems={"dgx-h100": 999_999}, depreciation_years=1)
+    later = replace(
+        first,
+        need=replace(first.need, month=1, systems=3),
+        serving=replace(SERVING, gpus_per_instance=2, gpus_per_system=4),
+        prices=dear,
+        decay=Decay(systems=0.9),
+    )
+    market = Market(months=(first, later), lead=0)
+    assert market.today is first
+    assert (market.highest_need, market.order_usd(0), market.order_usd(1)) == (3, 320_000, 320_000)
+    assert Market(months=(later, first), lead=3).order_usd(3) == 999_999
+    earlier = Market(months=(later, first), lead=3).order_usd(0)
+    assert earlier == pytest.approx(999_999 * 10 ** (3 / 12))
+    free = replace(first, prices=priced(systems={"dgx-h100": None}))
+    assert Market(months=(free,), lead=0).order_usd(0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("profile", "peak", "carried", "rest"),
+    [
+        # twice as much is provided for as arrives: half of what is carried is of the mean
+        ((10.0, 40.0), 80.0, 40.0, (0.0, 20.0)),
+        ((10.0, 40.0), 40.0, 15.0, (0.0, 25.0)),
+        ((10.0, 40.0), 30.0, 15.0, (0.0, 25.0)),  # a peak below the busiest hour makes no room
+        ((0.0, 0.0), 8.0, 3.0, (0.0, 0.0)),
+    ],
+)
+def test_what_is_left_of_an_hour_is_what_its_share_of_the_fleet_does_not_carry(
+    profile: tuple[float, ...], peak: float, carried: float, rest: tuple[float, ...]
+) -> None:
+    load = Traffic(
+        peak_requests_per_second=peak,
+        mean_requests_per_second=7.0,
+        input_tokens=3.0,
+        output_tokens=4.0,
+        profile=profile,
+    )
+    assert beyond_existing(load, carried) == replace(
+        load,
+        peak_requests_per_second=peak - carried,
+        mean_requests_per_second=sum(rest) / len(rest),
+        profile=rest,
+    )
+    unknown = replace(load, mean_requests_per_second=None, profile=())
+    assert beyond_existing(unknown, peak + 1) == replace(unknown, peak_requests_per_second=0.0)
+    flat = replace(load, profile=())
+    assert beyond_existing(flat, peak / 4).mean_requests_per_second == pytest.approx(5.25)
+    assert beyond_existing(flat, 2 * peak).mean_requests_per_second == 0.0

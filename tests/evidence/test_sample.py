@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize
 
+from tests.evidence.calibrate_cases import MACHINE, METRICS
 from tonnage.evidence import sample
 from tonnage.evidence.calibrate import CalibrationReport, calibrate
 from tonnage.evidence.predict import read_point
 from tonnage.evidence.sample import Solution, _Model, _next_radius, differences, least_squares
 from tonnage.formats.measured_files import read_measured
 from tonnage.perf.matrices import matrix_rate
+from tonnage.perf.terms_file import shipped
 
 Floats = NDArray[np.float64]
 CURVE = Path(__file__).resolve().parents[2] / "examples" / "nim-llama-3-8b-h100-fp8.csv"
@@ -230,3 +232,149 @@ def test_own_terms_start_at_parts_of_the_lightest_and_the_heaviest_load() -> Non
     pair = sample.starts([one | {"tp": 2} for one in rows])
     assert pair["allreduce_s"] == found["allreduce_s"]
     assert pair["compute"] == pytest.approx(max(found["compute"] / 2, sample.LEAST_SHARE))
+
+
+def visited(start: float, *, scale: float = 1.0, evaluations: int = 20) -> tuple[list[float], Any]:
+    """Where a search for 10 looks on a straight line, without its finite differences."""
+    places: list[float] = []
+
+    def line(x: Floats) -> Floats:
+        places.append(round(float(x[0]), 4))
+        return np.array([x[0] - 10.0])
+
+    found = least_squares(line, np.array([start]), scale=np.array([scale]), evaluations=evaluations)
+    return list(dict.fromkeys(places)), found
+
+
+def test_the_first_step_is_as_long_as_the_start_and_the_next_ones_twice_as_long_each() -> None:
+    """A linear model predicts itself, so that the radius doubles until it holds the solution."""
+    places, found = visited(0.5)
+    assert places == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0]
+    assert (found.evaluations, found.converged) == (6, True)
+    assert found.x == pytest.approx([10.0])
+    assert found.residuals == pytest.approx([0.0], abs=1e-6)
+    assert found.jacobian == pytest.approx(np.array([[1.0]]))
+    assert visited(0.0)[0] == [0.0, 1.0, 3.0, 7.0, 10.0]
+    # in units of the scale: 0.25 of them, a move of 0.5
+    assert visited(0.5, scale=2.0)[0] == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0]
+    assert visited(0.0, scale=0.5)[0][:3] == [0.0, 0.5, 1.5]
+    assert visited(-4.0)[0] == [-4.0, 0.0, 8.0, 10.0]
+    places, short = visited(0.5, evaluations=3)
+    assert places == [0.5, 1.0, 2.0]
+    assert (short.evaluations, short.converged) == (3, False)
+    assert short.cost == pytest.approx(32.0)
+    there = visited(10.0)[1]
+    assert (there.evaluations, there.converged) == (1, True)
+
+
+def test_differences_step_away_from_zero_by_the_size_of_a_variable() -> None:
+    step = float(np.sqrt(np.finfo(float).eps))
+    seen: list[list[float]] = []
+
+    def noted(x: Floats) -> Floats:
+        seen.append(x.tolist())
+        return x
+
+    differences(noted, np.array([4.0, -0.5, 0.0]), np.array([4.0, -0.5, 0.0]))
+    assert seen == [
+        [pytest.approx(4.0 + 4 * step, rel=1e-15), -0.5, 0.0],
+        [4.0, pytest.approx(-0.5 - step, rel=1e-15), 0.0],
+        [4.0, -0.5, pytest.approx(step, rel=1e-15)],
+    ]
+
+
+OWN_ROW = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1}
+OWN_ROW |= {"engine": "vllm", "isl": 1_000, "osl": 100}
+
+
+@pytest.mark.parametrize(("rate", "more"), [(40.0, 8e-3 / 79), (0.25, 8e-3 / 32.5)])
+def test_requests_at_a_rate_are_as_many_as_are_in_flight(rate: float, more: float) -> None:
+    """Of 2 s each: at 40 a second 80, the heaviest load beside 1 client and 33; at one in four
+    seconds half a one, the lightest."""
+    rows = [
+        OWN_ROW | {"concurrency": 33, "ttft_ms": 90.0, "itl_ms": 16.0 if rate < 1 else 10.0},
+        OWN_ROW | {"concurrency": 1, "ttft_ms": 40.0, "itl_ms": 8.0 if rate > 1 else 12.0},
+        OWN_ROW
+        | {"request_rate": rate, "e2e_ms": 2_000.0, "ttft_ms": 50.0}
+        | {"itl_ms": 16.0 if rate > 1 else 8.0},
+    ]
+    found = sample.starts(rows)
+    assert found["sequence_s"] == pytest.approx(sample.SEQUENCE * more)
+    assert found["frontend_s"] == pytest.approx(0.1 * (0.04 if rate > 1 else 0.05))
+
+
+def test_parts_of_the_lightest_load_at_which_terms_start() -> None:
+    """0.6 of a token for the host, half of what a client adds, a tenth of the first token for each
+    of its parts, and a fiftieth for the turnaround; shares stay between 1e-5 and 0.9."""
+    rows = [
+        OWN_ROW | {"concurrency": 1, "ttft_ms": 40.0, "itl_ms": 8.0},
+        OWN_ROW | {"concurrency": 21, "ttft_ms": 90.0, "itl_ms": 16.0},
+    ]
+    found = sample.starts(rows)
+    assert found["step_s"] == pytest.approx(0.0048)
+    assert found["sequence_s"] == pytest.approx(0.5 * 8e-3 / 20)
+    assert found["prefill_s"] == found["frontend_s"] == pytest.approx(0.004)
+    assert found["turnaround_s"] == pytest.approx(0.0008)
+    assert found["allreduce_s"] == pytest.approx(0.1 * 8e-3 / 32)
+    # 6.98 billion weights of a byte in 0.3 of 8 ms at 3.35 TB/s, and twice as many operations for
+    # each of 1,000 tokens in 0.7 of 40 ms at 1,979 TFLOPS
+    assert found["memory"] == found["kv_bandwidth"] == pytest.approx(6.98 / 8.04, rel=1e-3)
+    assert found["compute"] == found["attention"] == pytest.approx(7.054 / 28, rel=1e-3)
+    assert sample.starts([row | {"itl_ms": 1.0} for row in rows])["memory"] == 0.9
+    slow = sample.starts([row | {"ttft_ms": 1e9, "itl_ms": 1e9} for row in rows])
+    assert slow["compute"] == slow["attention"] == slow["memory"] == 1e-5
+
+
+def test_widths_of_what_no_fitted_row_is_of_are_two_and_a_half_times_as_wide() -> None:
+    """Of a GPU its efficiencies, of an engine its host; a term without a learned width has 0.1."""
+    terms = shipped()
+    row = {**MACHINE, "isl": 800, "osl": 100, "concurrency": 4, **dict.fromkeys(METRICS, 1.0)}
+    widths = {"compute": 0.2, "step_s": 0.3}
+
+    def of(**changed: Any) -> dict[str, float]:
+        made = sample.Sample(
+            [row],
+            changed.get("terms", terms),
+            preset="nim-2024",
+            gpu="h100-sxm-80gb",
+            widths=widths,
+        )
+        return dict(zip(made.names, made.widths.tolist(), strict=True))
+
+    seen = of()
+    assert (seen["compute"], seen["step_s"], seen["memory"]) == (0.2, 0.3, 0.1)
+    assert "allreduce_s" not in seen
+    assert "turnaround_s" in seen
+    gpus = {name: of_gpu for name, of_gpu in terms["gpus"].items() if name != "h100-sxm-80gb"}
+    unseen = of(terms={**terms, "gpus": gpus})
+    assert unseen["compute"] == pytest.approx(0.5)
+    assert unseen["memory"] == pytest.approx(0.25)
+    assert unseen["step_s"] == 0.3
+    wide = sample.Sample([row | {"tp": 2}], terms, preset="nim-2024", gpu="h100-sxm-80gb")
+    assert "allreduce_s" in wide.names
+    rate = {name: value for name, value in row.items() if name != "concurrency"}
+    open_loop = sample.Sample(
+        [rate | {"request_rate": 1.0}], terms, preset="nim-2024", gpu="h100-sxm-80gb"
+    )
+    assert "turnaround_s" not in open_loop.names
+
+
+def test_a_vector_of_logarithms_and_the_factors_of_a_file_turn_into_each_other() -> None:
+    made = sample.Sample(
+        [{**MACHINE, "isl": 800, "osl": 100, "batch": 4, "ttft_ms": 1.0, "itl_ms": 1.0}],
+        shipped(),
+        preset="nim-2024",
+        gpu="h100-sxm-80gb",
+    )
+    x = np.linspace(-0.2, 0.3, len(made.names))
+    values = made.values(x)
+    assert values == {
+        name: float(f"{np.exp(value):.4g}") for name, value in zip(made.names, x, strict=True)
+    }
+    assert made.vector(values) == pytest.approx(x, abs=1e-3)
+    fitted = sample.Fitted(names=made.names, x=x, shrinkage=np.ones(len(x)))
+    assert fitted.multipliers() == values
+    assert made.vector(dict.fromkeys(made.names, 1.0)).tolist() == [0.0] * len(x)
+    terms = made.at(x)
+    engine, step = terms["engines"]["nim-2024"], shipped()["engines"]["nim-2024"]["step_s"]
+    assert engine["step_s"] == pytest.approx(step * values["step_s"], rel=1e-3)

@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -467,3 +468,24 @@ def test_a_row_that_cannot_be_predicted_says_why_on_its_line() -> None:
     assert isinstance(row, ScoredRow)
     assert (row.line, row.measured, row.predicted) == (7, {"ttft_ms": 3.0}, {"ttft_ms": 4.0})
     assert (row.steady, row.attained, list(row.intervals)) == (True, (), ["ttft_ms"])
+
+
+def test_a_score_that_is_interrupted_predicts_no_further_rows() -> None:
+    """One thread has begun the next row or two by then; forty were waiting."""
+    begun: list[int] = []
+
+    def slow(place: int, _: Any) -> dict[str, float]:
+        begun.append(place)
+        sleep(0.005)
+        return {"ttft_ms": 1.0}
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    point = read_point(STATIC)
+    table = MeasuredTable(
+        rows=[STATIC | {"ttft_ms": 2.0}] * 40, point=lambda _: point, predict=slow
+    )
+    with pytest.raises(KeyboardInterrupt):
+        score(table, workers=1, progress=interrupted)
+    assert 1 <= len(begun) <= 5

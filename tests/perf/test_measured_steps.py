@@ -10,12 +10,22 @@ from hypothesis import strategies as st
 
 from tests.step_times import deployment, timed, written
 from tests.strategies import ROOFLINE, step_models
-from tonnage.errors import InputError
+from tonnage.errors import InputError, InputErrors
+from tonnage.perf import step_terms as at
 from tonnage.perf.measured_steps import (
+    Reduction,
+    _array,
+    _curvature,
+    _floor,
+    _knots,
+    _not_negative,
+    _terms,
     check_source,
     checked_source,
     reduced,
     reduction,
+    source_mark,
+    step_source,
 )
 from tonnage.perf.step import StepModel, batch_seconds, step_seconds, tabulated_seconds
 from tonnage.perf.step_terms import COEFFICIENTS, GRAPHED_TO, LAUNCHES, NORM
@@ -24,7 +34,7 @@ from tonnage.simulator.kernel import run_recorded
 from tonnage.simulator.reference import run_reference
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.deployment import Deployment, Parallelism
-from tonnage.spec.step_times import StepSource
+from tonnage.spec.step_times import StepSource, TimedStep
 from tonnage.spec.workload import ClosedLoop, Lengths, Workload
 
 
@@ -147,3 +157,239 @@ def test_a_floor_beyond_cuda_graphs_comes_back() -> None:
     )
     assert step_seconds(found.coefficients, 64, 1, 0, 64 * 64, 0) < 0.01
     assert step_seconds(found.coefficients, 72, 1, 0, 72 * 72, 0) == pytest.approx(0.02)
+
+
+def step_of(
+    prefill: int = 0,
+    prompts: int = 1,
+    decodes: int = 0,
+    context: int = 0,
+    *,
+    past: int = 0,
+    seconds: float = 1.0,
+) -> TimedStep:
+    return TimedStep(
+        prefill_tokens=prefill,
+        prefill_sequences=prompts,
+        past_tokens=past,
+        decode_sequences=decodes,
+        context_tokens=context,
+        seconds=seconds,
+    )
+
+
+def test_entries_of_a_table_are_a_twelfth_apart_by_hand() -> None:
+    """2^(1/8) is 1.09: 2.1 is too near 2, 105 too near 100, and 100 not too near 110."""
+    tokens = np.array([4, 2, 1, 1, 2.1, 110, 105, 100.0])
+    assert _knots(tokens).tolist() == [1, 2, 4, 100, 110]
+    assert _knots(np.array([1, 2, 100, 108.0])).tolist() == [1, 2, 108]
+    assert _knots(np.array([3.0, 5.0])).tolist() == [3, 5]
+
+
+def test_what_multiplies_each_term_by_hand() -> None:
+    """Sequences, a prefill, pairs, context, and the mean context."""
+    steps = [
+        step_of(decodes=3, context=300),
+        step_of(decodes=1, context=50),
+        step_of(10, 2, past=5),
+        step_of(10, 2, 4, 8),
+    ]
+    assert _terms(steps).tolist() == [
+        [3, 0, 0, 300, 100],
+        [1, 0, 0, 50, 50],
+        # ten tokens see ten before them, and half of the five of their prompt
+        [2, 1, 75, 0, 0],
+        [6, 1, 25, 8, 2],
+    ]
+
+
+def test_entries_are_drawn_to_the_line_between_their_neighbours_by_hand() -> None:
+    """2 is a third of the way from 1 to 4, and 4 from 2 to 8; in units of a hundredth of a step."""
+    rows = _curvature(np.array([1, 2, 4, 8.0]), np.array([1, 2, 4, 8.0]), 6)
+    assert rows == pytest.approx(
+        np.array([[2 / 3, -1, 1 / 3, 0, 0, 0], [0, 1 / 3, -1 / 2, 1 / 6, 0, 0]])
+        * np.array([[0.005], [0.005]])
+    )
+    assert _curvature(np.array([1, 2.0]), np.array([1, 1.0]), 4).shape == (0, 4)
+
+
+def test_least_squares_without_negative_solutions_by_hand() -> None:
+    line = np.array([[1, 0], [1, 1], [1, 2.0]])
+    assert _not_negative(line, np.array([1, 3, 5.0])) == pytest.approx([1, 2])
+    # a line that falls becomes the mean, and one that starts below 0 starts there
+    assert _not_negative(line, np.array([2, 1, 0.4])) == pytest.approx([3.4 / 3, 0], abs=1e-12)
+    assert _not_negative(line, np.array([-1, 1, 3.0])) == pytest.approx([0, 1.4], abs=1e-12)
+    assert _not_negative(np.eye(3), np.array([-1, -2, 3.0])).tolist() == [0, 0, 3]
+
+
+@pytest.mark.parametrize(("values", "beyond"), [([1, 2, 3.0], 5.0), ([3, 2, 1.0], 1.0)])
+def test_a_table_goes_on_by_its_last_line_and_never_falls_by_hand(
+    values: list[float], beyond: float
+) -> None:
+    c = _array(np.array([1, 2, 4.0]), np.array([*values, 10, 20, 30, 40, 50]))
+    expected = np.zeros(COEFFICIENTS)
+    expected[NORM] = 1.0
+    places = (at.HOST_SEQUENCE, at.HOST_PREFILL, at.ATTENTION, at.CONTEXT, at.WALK)
+    for place, value in zip(places, (10, 20, 30, 40, 50), strict=True):
+        expected[place] = value
+    assert c[:COEFFICIENTS].tolist() == expected.tolist()
+    first, second, third = values
+    assert c[COEFFICIENTS:].tolist() == [1, first, 2, second, 4, third, 8, beyond]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds", "floor"),
+    [
+        ([8, 16, 32, 64, 128, 256], [1, 1, 1, 1.004, 2, 3], (1.0, 0.0)),
+        ([8, 16, 32, 64, 128, 256], [1.004, 1, 1.005, 1, 2, 3], (1.0, 0.0)),
+        # three that are alike, or four whose tokens are too near each other
+        ([8, 16, 32, 64, 128, 256], [1, 1, 1, 1.006, 2, 3], (0.0, 0.0)),
+        ([10, 11, 12, 19, 100, 200], [1, 1, 1, 1, 2, 3], (0.0, 0.0)),
+        ([10, 11, 12, 20, 100, 200], [1, 1, 1, 1, 2, 3], (1.0, 0.0)),
+        # one longer step is too few
+        ([8, 16, 32, 64, 128], [1, 1, 1, 1, 2], (0.0, 0.0)),
+        ([8, 16, 32, 64, 128, 128], [1, 1, 1, 1, 2, 3], (0.0, 0.0)),
+        # graphs of up to 4 tokens, and of up to 6
+        ([4, 8, 16, 32, 64, 128, 256], [0.5, 1, 1, 1, 1, 2, 3], (1.0, 4.0)),
+        ([4, 6, 8, 16, 32, 64, 128, 256], [0.5, 0.7, 1, 1, 1, 1, 2, 3], (1.0, 6.0)),
+    ],
+)
+def test_a_floor_of_steps_with_prompts_by_hand(
+    tokens: list[float], seconds: list[float], floor: tuple[float, float]
+) -> None:
+    assert _floor(np.array(tokens, float), np.array(seconds, float)) == floor
+
+
+def prompts_at_a_floor(last: float) -> list[TimedStep]:
+    """Decodes of a millisecond, and prompts whose floor is a second; the fifth takes ``last``."""
+    decodes = [
+        step_of(decodes=batch, context=context, seconds=1e-3)
+        for batch in (1, 2)
+        for context in (10, 100)
+    ]
+    at_floor = [step_of(tokens, seconds=1.0) for tokens in (8, 16, 32, 64)]
+    above = [step_of(tokens, seconds=seconds) for tokens, seconds in ((128, last), (1024, 2.0))]
+    return [*decodes, *at_floor, *above, step_of(2048, seconds=4.0)]
+
+
+def test_steps_at_the_floor_say_nothing_of_the_table() -> None:
+    """Up to half a percent above the floor is the floor; beyond it a step is one of the table's."""
+    for last, is_floor in ((1.005, True), (1.006, False)):
+        found = reduced(prompts_at_a_floor(last), "mine")
+        assert (found.coefficients[LAUNCHES], found.coefficients[GRAPHED_TO]) == (1.0, 0.0)
+        table = found.coefficients.copy()
+        table[LAUNCHES] = 0.0
+        free = step_seconds(table, 128, 1, 0, 128 * 128, 0)
+        assert (abs(free - last) > 0.1) == is_floor
+        assert step_seconds(found.coefficients, 128, 1, 0, 128 * 128, 0) >= 1.0
+        assert found.steps == 11
+
+
+@pytest.mark.parametrize(
+    ("steps", "missing"),
+    [
+        (
+            [step_of(decodes=1, context=9), step_of(decodes=2, context=99), step_of(8), step_of(9)],
+            "mine needs steps of decodes alone (prefill_tokens 0) with two context_tokens at one"
+            " number of decode_sequences; otherwise their cost is unknown",
+        ),
+        (
+            [step_of(decodes=1, context=9), step_of(decodes=1, context=99), step_of(8), step_of(8)],
+            "mine needs steps with two numbers of prefill_tokens; otherwise their cost is unknown",
+        ),
+        # contexts next to prompts say nothing of decodes alone
+        (
+            [step_of(8, 1, 1, 9), step_of(9, 1, 1, 99), step_of(decodes=1, context=9)],
+            "mine needs steps of decodes alone (prefill_tokens 0) with two context_tokens at one"
+            " number of decode_sequences; otherwise their cost is unknown",
+        ),
+    ],
+)
+def test_steps_that_leave_a_cost_open_are_refused(steps: list[TimedStep], missing: str) -> None:
+    with pytest.raises(InputError) as error:
+        reduced(steps, "mine")
+    assert str(error.value) == f"step_model: {missing}"
+
+
+def test_a_reduction_in_words() -> None:
+    found = Reduction(
+        coefficients=np.zeros(1), decode_mape=1.26, prefill_mape=2.34, worst=17.5, steps=42
+    )
+    assert str(found) == (
+        "42 steps reduced with an error of 1.3 % in decode steps, 2.3 % in steps with prefill,"
+        " 18 % at most"
+    )
+    assert source_mark(deployment()) == ""
+    with pytest.raises(InputError, match="no step model is named"):
+        reduction(deployment())
+
+
+HEADER = "prefill_tokens,decode_sequences,context_tokens,seconds,prefill_sequences,past_tokens,model,gpu,precision,tp,engine"
+
+
+def test_a_file_of_step_times_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    rows = (
+        "0,2,200,0.01,,,Llama-3.1-8B,h100,float16,2.0,vllm",
+        "100,0,0,0.02,2,30,llama-3.1-8b,h100-sxm-80gb,fp16,2,vllm",
+        "7,1,9,0.03,1,0,,,,,",
+    )
+    path.write_text("\n".join((HEADER, *rows)))
+    source = step_source(f" {path} ")
+    assert source is not None
+    (mine, of_mine), (nobody, of_nobody) = source.table
+    assert set(mine) >= {"llama-3.1-8b", "h100-sxm-80gb", "fp16", "2"}
+    assert set(nobody) == {""}
+    assert of_mine == (
+        step_of(decodes=2, context=200, seconds=0.01),
+        step_of(100, 2, past=30, seconds=0.02),
+    )
+    assert of_nobody == (step_of(7, 1, 1, 9, seconds=0.03),)
+    assert not source.names_owners
+
+
+def test_bad_lines_of_step_times_are_all_named(tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    bad = {
+        "x,1,1,1,,,,,,,": "prefill_tokens 'x' is not a whole number of 0 or more",
+        "0,1.5,1,1,,,,,,,": "decode_sequences '1.5' is not a whole number of 0 or more",
+        "0,1,1000000000001,1,,,,,,,": "context_tokens '1000000000001' is not a whole number of 0 or"
+        " more",
+        "-1,1,1,1,,,,,,,": "prefill_tokens '-1' is not a whole number of 0 or more",
+        "0,1,1,0,,,,,,,": "seconds '0' is not a duration; write a number above 0",
+        "0,0,0,1,,,,,,,": "a step computes something; prefill_tokens and decode_sequences are both 0",
+        "2,0,0,1,3,,,,,,": "prefill_sequences 3 and prefill_tokens 2 do not go together",
+        "2,0,0,1,0,,,,,,": "prefill_sequences 0 and prefill_tokens 2 do not go together",
+        "0,4,3,1,,,,,,,": "context_tokens 3 is the sum over 4 decode sequences, at least 1 each",
+        "2,0,5,1,1,,,,,,": "context_tokens 5 without decode_sequences",
+        "0,1,1,1,,,,,,0,": "tp '0' is not a degree of parallelism; write a whole number from 1",
+        "0,1,1,1,,,,,,1.5,": "tp '1.5' is not a degree of parallelism; write a whole number from 1",
+    }
+    good = ("2,0,0,1,2,,,,,,", "0,4,4,1,,,,,,1,", "0,1,1000000000000,0.001,,,,,,,")
+    path.write_text("\n".join((HEADER, *good, *bad)))
+    with pytest.raises(InputErrors) as errors:
+        step_source(path)
+    assert str(errors.value).splitlines() == [
+        f"step_model: {path}:{line}: {fault}" for line, fault in enumerate(bad.values(), 5)
+    ]
+    path.write_text(HEADER)
+    with pytest.raises(InputErrors, match="holds no step; write one line per step under prefill_t"):
+        step_source(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        (" Fitted ", None),
+        ("KERNELS", StepSource(name="kernels")),
+        ("aiconfigurator", StepSource(name="aiconfigurator")),
+    ],
+)
+def test_step_models_by_name(name: str, source: StepSource | None) -> None:
+    assert step_source(name) == source
+    with pytest.raises(InputError) as error:
+        step_source("roofline")
+    assert str(error.value) == (
+        "step_model: 'roofline' is not a step model; choose fitted, kernels, aiconfigurator or a"
+        " .csv of step times"
+    )

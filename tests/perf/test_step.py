@@ -15,12 +15,16 @@ from tonnage import api
 from tonnage.perf import pipeline
 from tonnage.perf import step_terms as at
 from tonnage.perf.step import (
+    Drafting,
     StepModel,
     batch_seconds,
     context_seconds,
+    drafted_batch_seconds,
+    drafted_context_seconds,
     launched,
     step_seconds,
     tabulated_seconds,
+    verify_seconds,
 )
 from tonnage.perf.step_terms import COEFFICIENTS, TERMS, StepTerm
 from tonnage.sizing.notes import link_share
@@ -246,3 +250,122 @@ def test_a_table_is_read_between_its_entries(table: dict[int, float], tokens_of_
     assert tabulated_seconds(c, tokens_of_step) == pytest.approx(expected, rel=1e-9, abs=1e-12)
     c[at.NORM] = 1.0
     assert batch_seconds(c, tokens_of_step, 1) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+TERMS_BY_HAND = {
+    "linear_flops": 1e-5,
+    "head_flops": 1e-5,
+    "host_sequence": 1e-6,
+    "bounded": 2e-6,
+    "context": 1e-8,
+    "host_prefill": 1e-3,
+    "attention": 2e-7,
+    "graphed_to": 17,
+    "eager": 2e-3,
+    "norm": 1.0,
+}
+DRAFTER = coefficient_array(linear_flops=1e-6, host_step=1e-4, context=1e-9, norm=1.0)
+
+
+def guessing(passes: int, **changed: float) -> StepModel:
+    """Two guesses of each sequence in so many passes."""
+    return StepModel(
+        coefficients=coefficient_array(**TERMS_BY_HAND | changed),
+        frontend_s=0.0,
+        drafting=Drafting(tokens=2, acceptance=0.5, passes=passes, coefficients=DRAFTER),
+    )
+
+
+@pytest.mark.parametrize(
+    ("passes", "work", "milliseconds"),
+    [
+        # 5 tokens of a prompt and 3 of each of 4 sequences: 0.17 of matrices, 0.13 of heads, the host
+        # for 5 sequences, their contexts, the prompt's attention and what the host does for it
+        (0, (5, 1, 4, 25, 500), 0.17 + 0.13 + 0.015 + 0.005 + 0.0025 + 1.0),
+        # the first pass of the drafter takes the prompt too; each further one the 4 sequences alone
+        (1, (5, 1, 4, 25, 500), 1.3225 + 0.109 + 0.0005),
+        (3, (5, 1, 4, 25, 500), 1.3225 + 0.1095 + 2 * (0.104 + 0.0005)),
+        (3, (5, 1, 0, 25, 0), 0.05 + 0.01 + 0.003 + 0.0025 + 1.0 + 0.105),
+        (0, (0, 0, 4, 0, 500), 0.12 + 0.12 + 0.012 + 0.005),
+        (1, (0, 0, 4, 0, 500), 0.257 + 0.1045),
+        (3, (0, 0, 4, 0, 500), 0.257 + 3 * 0.1045),
+        # one token more than graphs hold
+        (0, (6, 1, 4, 25, 500), 1.3225 + 0.01 + 2.0),
+    ],
+)
+def test_a_step_with_guesses_by_hand(
+    passes: int, work: tuple[int, int, int, int, int], milliseconds: float
+) -> None:
+    model = guessing(passes)
+    assert model.seconds(*work) == pytest.approx(milliseconds / 1e3, rel=1e-12)
+    prefill, n, b, _, context = work
+    if not prefill:
+        line = model.decode_line(4)
+        assert line[0][b] + line[1][b] * context == pytest.approx(milliseconds * 1e9, abs=1)
+        assert model.decode_ps(b) == line[0][b]
+        drafting = (model.coefficients, DRAFTER)
+        assert drafted_batch_seconds(*drafting, 2, passes, b) * 1e12 == pytest.approx(line[0][b])
+        assert drafted_context_seconds(*drafting, passes, b) * 1e12 == pytest.approx(line[1][b])
+    assert verify_seconds(model.coefficients, 2, prefill, n, b) == pytest.approx(
+        (2e-5 * 3 * b + 1e-5 * prefill + 1e-5 * n + 3e-6 * (n + b)), rel=1e-12
+    )
+
+
+def test_the_experts_of_other_ranks_count_with_guesses_too() -> None:
+    """30 µs a token of experts: 12 tokens of 4 sequences, half as many at a share of a half."""
+    model = guessing(1, expert_flops=3e-5, expert_bytes=1e-12)
+    plain = replace(model, drafting=None)
+    for kind, tokens_of_all in ((model, 12), (plain, 4)):
+        whole = kind.decode_ps(4) - kind.decode_ps(4, 0.5)
+        assert whole == pytest.approx(3e7 * tokens_of_all / 2, abs=2)
+        seconds = kind.seconds(0, 0, 4, 0, 0) - kind.seconds(0, 0, 4, 0, 0, 0.5)
+        assert seconds == pytest.approx(3e-5 * tokens_of_all / 2)
+        with_prompt = kind.seconds(5, 1, 4, 25, 0) - kind.seconds(5, 1, 4, 25, 0, 0.5)
+        assert with_prompt == pytest.approx(3e-5 * (tokens_of_all + 5) / 2)
+
+
+def test_the_expected_tokens_of_a_step_by_hand() -> None:
+    assert guessing(1).tokens_per_step == 1 + 0.5 + 0.25
+    assert replace(guessing(1), drafting=None).tokens_per_step == 1.0
+    drafting = guessing(1).drafting
+    assert drafting is not None
+    for acceptance, expected in ((0.0, 1.0), (1.0, 3.0)):
+        assert replace(drafting, acceptance=acceptance).tokens_per_step == expected
+
+
+FRONT_END = StepModel(
+    coefficients=coefficient_array(host_sequence=5e-6, host_step=1e-3),
+    frontend_s=0.004,
+    stream_s=1e-4,
+    response_s=2e-6,
+    stream_step_s=2e-3,
+    enter_s=1e-3,
+    enter_token_s=1e-5,
+)
+
+
+def test_how_long_a_prompt_enters_and_how_busy_that_makes_the_front_end() -> None:
+    """2 ms for a prompt of 100 tokens and 6 for 60 tokens that are streamed, at 10 a second; and 2 ms
+    for each step, as far as there is time."""
+    assert FRONT_END.entering_s(100) == 0.004
+    assert FRONT_END.entering_s(500) == pytest.approx(0.006)
+    assert FRONT_END.front_end_busy(10, 100, 60, 50) == pytest.approx(0.08 + 0.1)
+    assert FRONT_END.front_end_busy(10, 100, 60, 500) == 1.0
+    assert FRONT_END.front_end_busy(200, 100, 60, 50) == pytest.approx(1.6)
+    guesses = replace(FRONT_END, drafting=guessing(1).drafting)
+    assert guesses.front_end_busy(10, 100, 70, 0) == pytest.approx(10 * (0.002 + 40 * 1e-4))
+
+
+def test_what_is_left_of_the_front_end_in_its_own_process_and_between_engines() -> None:
+    own = FRONT_END.in_process
+    fields = ("frontend_s", "stream_s", "response_s", "stream_step_s", "enter_s", "enter_token_s")
+    assert [getattr(own, name) for name in fields] == [0.004, 0.0, 0.0, 0.0, 0.0, 0.0]
+    changed = FRONT_END.coefficients - own.coefficients
+    assert changed[at.HOST_SEQUENCE] == pytest.approx(2e-6)
+    assert np.flatnonzero(changed).tolist() == [at.HOST_SEQUENCE]
+    inside = FRONT_END.inside
+    assert [getattr(inside, name) for name in fields] == [0.0, 1e-4, 2e-6, 2e-3, 0.0, 0.0]
+    assert inside.coefficients is FRONT_END.coefficients
+    plain = StepModel(coefficients=DRAFTER, frontend_s=0.0)
+    assert [getattr(plain, name) for name in fields] == [0.0] * 6
+    assert plain.drafting is None

@@ -13,12 +13,18 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 from tonnage.results.metrics import (
+    ByRequest,
+    Latencies,
+    SessionLatencies,
     Summary,
     counted_rows,
     gap_percentile_ns,
+    latencies,
     latencies_by_request,
+    of_rows,
     percentiles,
     reported_rates,
+    session_latencies,
     student_t,
     summarize,
 )
@@ -31,9 +37,10 @@ from tonnage.results.requests import (
     ROW_COLUMNS,
     UNFINISHED,
     Requests,
+    Turns,
     gap_edges_ns,
 )
-from tonnage.spec.deployment import STATISTICS
+from tonnage.spec.deployment import STATISTICS, Limit, parse_attainment
 
 MS = 1_000_000
 
@@ -298,3 +305,135 @@ def test_rates_that_a_benchmark_reports_end_with_the_last_answer_that_counts() -
     assert by_request.ratios(parts).tolist() == [2.0, math.inf]
     assert by_request.ratio_of(0.5, parts) == 2.0
     assert by_request.ratio_of(0.51, parts) == math.inf
+
+
+def same(value: float) -> Latencies:
+    return Latencies(**dict.fromkeys(STATISTICS, value))
+
+
+def of_sessions(*rows: tuple[int, bool, int, int, int], **other: Any) -> Requests:
+    """Requests as (session, whether it is the first, TTFT, E2E and what it takes alone, in ms), one
+    second after another; -1 alone is not compared."""
+    due = [1_000 * place for place in range(len(rows))]
+    session, first, ttft, e2e, alone = (np.array(column) for column in zip(*rows, strict=True))
+    turns = Turns(session=session, first=first, alone_ns=np.where(alone < 0, -1, alone * MS))
+    return record(
+        due, (due + ttft).tolist(), (due + e2e).tolist(), [2] * len(rows), **other, turns=turns
+    )
+
+
+SESSIONS = of_sessions(
+    # session 2: five answers that take 10 ms alone and twice as long together
+    *((2, place == 0, 4 + place, 20, 10) for place in range(5)),
+    # session 0: four that compare and one that does not
+    *((0, place == 0, 8, 90, 10 if place < 4 else -1) for place in range(5)),
+    # session 3: six, of which one takes no time alone and five 3, 4, 5, 6 and 7 ms: 50 for 25 ms
+    *((3, place == 0, 9, 10, alone) for place, alone in enumerate((3, 4, 5, 6, 7, 0))),
+)
+
+
+def test_first_and_further_answers_of_sessions_by_hand() -> None:
+    turns = SESSIONS.turns
+    assert turns is not None
+    found = session_latencies(SESSIONS, turns, np.arange(16))
+    assert found.first_ttft_ms.mean == pytest.approx((4 + 8 + 9) / 3)
+    assert (found.first_ttft_ms.p50, found.first_ttft_ms.p90) == (8, pytest.approx(8.8))
+    assert found.further_ttft_ms.mean == pytest.approx((5 + 6 + 7 + 8 + 4 * 8 + 5 * 9) / 13)
+    assert found.further_ttft_ms.p99 == 9
+    # sessions 2 and 3 take twice as long as alone; session 0 has four answers, which is too few
+    assert found.slowdown_ms == same(2_000)
+    first = session_latencies(SESSIONS, turns, np.arange(5))
+    assert first == SessionLatencies(
+        first_ttft_ms=same(4), further_ttft_ms=first.further_ttft_ms, slowdown_ms=same(2_000)
+    )
+    assert first.further_ttft_ms.mean == pytest.approx(6.5)
+    four = session_latencies(SESSIONS, turns, np.arange(4))
+    assert four.slowdown_ms == Latencies()
+    nothing = session_latencies(SESSIONS, turns, np.arange(0))
+    assert nothing == SessionLatencies(
+        first_ttft_ms=Latencies(), further_ttft_ms=Latencies(), slowdown_ms=Latencies()
+    )
+
+
+def test_a_summary_looks_its_statistics_up_by_name_in_the_unit_of_a_limit() -> None:
+    summary = summarize(SESSIONS)
+    assert summary.statistic_ms("first_ttft", "p50") == 8
+    assert summary.statistic_ms("slowdown", "p95") == 2_000
+    assert summary.statistic_ms("e2e", "p50") == 20
+    slowdown = Limit(metric="slowdown", statistic="p95", seconds=2.0)
+    assert summary.limit_s(slowdown) == 2.0
+    assert summary.limit_s(Limit(metric="e2e", statistic="p50", seconds=1.0)) == 0.02
+    document = summary.to_json()
+    assert document["slowdown_ms"] == dict.fromkeys(STATISTICS, 2_000)
+    assert document["first_ttft_ms"]["p50"] == 8  # type: ignore[index]
+    plain = summarize(THREE)
+    assert not {"sessions", "by_request", "slowdown_ms"} & set(plain.to_json())
+    assert plain.sessions is plain.by_request is None
+    assert math.isnan(plain.statistic_ms("slowdown", "mean"))
+    assert math.isnan(plain.limit_s(slowdown))
+    with pytest.raises(ValueError, match="latencies of single requests were not kept"):
+        plain.limit_s(parse_attainment("50%: ttft<=100ms"))
+    kept = summarize(THREE, by_request=True)
+    # TTFTs of 50, 100 and 150 ms: two of three take no longer than the limit, all 1.5 times it
+    limits = [parse_attainment(f"{share}%: ttft<=100ms") for share in (60, 100)]
+    assert [kept.limit_s(limit) for limit in limits] == pytest.approx([1.0, 1.5])
+    assert "by_request" not in kept.to_json()
+
+
+def test_answers_whose_first_token_nobody_saw_count_for_e2e_alone() -> None:
+    r = record([0, 0, 0], [-1, 0, 30], [90, 20, 60], [4, 3, 4], sent=[5, 0, 10])
+    s = summarize(r)
+    assert s.counted == 3
+    assert s.e2e_ms.mean == pytest.approx((90 + 20 + 60) / 3)
+    # an answer that begins at once was seen
+    assert s.ttft_ms.mean == 15
+    assert s.ttft_from_send_ms.mean == pytest.approx((0 + 20) / 2)
+    assert s.tpot_ms.mean == 10
+    assert s.itl_ms.mean == pytest.approx((20 + 30) / 5)
+    assert s.output_tokens_per_second == pytest.approx(11 / 0.09)
+    ttft, tpot, e2e = of_rows(r, np.arange(3))
+    assert (ttft.mean, tpot.mean, e2e.p50) == (15, 10, 60)
+    assert of_rows(r, np.arange(0)) == (Latencies(), Latencies(), Latencies())
+
+
+def test_values_that_are_no_numbers_are_none() -> None:
+    values = {"mean": 1.0, "p50": math.nan, "p90": math.inf, "p95": -math.inf, "p99": 0.0}
+    assert latencies(**values) == Latencies(mean=1.0, p99=0.0)
+
+
+def test_a_run_in_a_window_of_no_length_has_no_rates() -> None:
+    """A request that was answered at the moment when it was due, in a window of 0 s."""
+    s = summarize(record([0, 0], [0, 5], [0, 9], [1, 2], window_ns=0))
+    assert (s.counted, s.window_s) == (1, 0.0)
+    assert math.isnan(s.requests_per_second)
+    assert math.isnan(s.output_tokens_per_second)
+    assert math.isnan(s.input_tokens_per_second)
+    assert s.window == "requests completed in the first 0 s, over that time"
+    late = summarize(record([-1, 40], [50, 50], [90, 60], [2, 2]))
+    assert late.window_s == pytest.approx(0.05)  # what was never due begins no window
+
+
+def test_ratios_of_no_request_are_no_ratio() -> None:
+    nothing = ByRequest(ttft=np.zeros(0), tpot=np.zeros(0), e2e=np.zeros(0))
+    assert math.isnan(nothing.ratio_of(0.5, (("ttft", 1.0),)))
+    four = ByRequest(ttft=np.array([1.0, 2.0, 3.0, 4.0]), tpot=np.full(4, 0.5), e2e=np.full(4, 6.0))
+    parts = (("ttft", 2.0), ("tpot", 0.4), ("e2e", 6.0))
+    assert four.ratios(parts).tolist() == [1.25, 1.25, 1.5, 2.0]
+    shares = (0.0, 0.25, 0.5, 0.51, 0.75, 0.76, 1.0)
+    assert [four.ratio_of(share, parts) for share in shares] == [
+        *(1.25, 1.25, 1.25),
+        *(1.5, 1.5, 2.0, 2.0),
+    ]
+
+
+def test_the_expansion_of_student_s_t_to_its_third_term() -> None:
+    """Of many degrees the rest is of the order of their fourth power; of one the three terms of
+    Abramowitz and Stegun 26.7.5 at z = 1 are 0.5, 0.25 and 24 / 384."""
+    for degrees in (40, 200):
+        assert student_t(0.975, degrees) == pytest.approx(t.ppf(0.975, degrees), rel=2e-6)
+    sigma = 0.8413447460685429
+    assert student_t(sigma, 1) == pytest.approx(1 + 0.5 + 0.25 + 24 / 384)
+    assert student_t(sigma, 2) == pytest.approx(1 + 0.25 + 0.0625 + 24 / 384 / 8)
+    assert student_t(sigma, 0) == student_t(sigma, 1)
+    assert student_t(1.0, 9) == student_t(1 - 1e-6, 9) < student_t(1 - 1e-7, 9) * (1 + 1e-12)
+    assert student_t(2e-6, 9) > student_t(1e-6, 9) == student_t(0.0, 9)

@@ -429,3 +429,12 @@ def test_who_gives_up_its_place_ends_its_requests_first() -> None:
     look(scaler, [1, 0], available, 45 * PER_S)
     assert (scaler.phase.tolist(), scaler.released.tolist()) == ([SERVING, OFF], [0, 1])
     assert scaler.held.tolist() == [[1, 2], [1, 2], [1, 1], [0, 0]]
+
+
+def test_the_defaults_are_those_of_kubernetes_and_one_begins_with_the_least() -> None:
+    """A look every 15 s, the highest of 300 s, nothing kept started beside what serves."""
+    rule = Autoscale(metric="rate", target=2.0, least=2, most=5, start_s=1.0)
+    assert (rule.hold_s, rule.interval_s, rule.warm, rule.first) == (300.0, 15.0, 0, 0)
+    assert (rule.begins, rule.instances) == (2, 5)
+    rule = replace(rule, first=3, warm=2)
+    assert (rule.begins, rule.instances) == (3, 7)

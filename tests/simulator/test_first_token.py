@@ -23,10 +23,11 @@ from tests.strategies import (
 )
 from tonnage.perf.step import StepModel
 from tonnage.results.metrics import summarize
-from tonnage.results.requests import Requests
+from tonnage.results.requests import REJECTED, Requests
+from tonnage.simulator import first_token as module
 from tonnage.simulator import simulate
 from tonnage.simulator.disaggregated import pool_engines
-from tonnage.simulator.first_token import PARTS, request_parts, ttft_parts
+from tonnage.simulator.first_token import PARTS, alone_ns, request_parts, ttft_parts
 from tonnage.simulator.pools import KvLink, simulate_pools
 from tonnage.simulator.spec import EngineSpec
 from tonnage.spec.deployment import EngineKnobs
@@ -152,3 +153,71 @@ def test_a_measured_run_says_nothing_of_it() -> None:
     measured = replace(simulate.run(spec, open_trace((0, 100, 3)), plain=True), admitted_ns=None)
     with pytest.raises(ValueError, match="a measured run"):
         ttft_parts(measured, spec)
+
+
+def test_the_mean_and_those_near_the_95th_percentile_by_hand(monkeypatch) -> None:
+    """Of 30 requests the k-th waits k + k² ms, in two parts, and saves 2 k: 756 the 27th and 812 the
+    28th, between which the p95 is 786.8. Their mean parts stand for it, made as large as it is."""
+    k = np.arange(30)
+    nothing = np.zeros(30)
+    parts = np.array([k, k**2, nothing, nothing, nothing, 2 * k])
+    order = np.random.default_rng(1).permutation(30)
+    monkeypatch.setattr(module, "request_parts", lambda *_: parts[:, order] * 1e6)
+    spec = EngineSpec(step=TICK, knobs=VLLM, blocks=1000)
+    record = simulate.run(spec, open_trace(*[(at, 5, 1) for at in range(30)]), plain=True)
+    mean, p95 = ttft_parts(record, spec)
+    assert (mean.statistic, p95.statistic) == ("mean", "p95")
+    names = PARTS[0], PARTS[1], PARTS[-1]
+    assert [getattr(mean, name) for name in names] == pytest.approx([14.5, 8555 / 30, 29])
+    near = np.array([27.5, (27**2 + 28**2) / 2, 55])
+    assert [getattr(p95, name) for name in names] == pytest.approx(near * 786.8 / 784)
+    one = parts[:, 20:21] * 1e6
+    monkeypatch.setattr(module, "request_parts", lambda *_: one)
+    for statistic in ttft_parts(record.some(np.array([0])), spec):
+        assert [getattr(statistic, name) for name in names] == pytest.approx([20, 400, 40])
+    nobody = replace(record, status=np.full(30, REJECTED, np.int8))
+    assert ttft_parts(nobody, spec) == ()
+
+
+@pytest.mark.parametrize(
+    ("isl", "cached", "budget", "knobs", "steps"),
+    [
+        (100, 0, 100, {}, [(100, 0)]),
+        (100, 0, 40, {}, [(40, 0), (40, 40), (20, 80)]),
+        (100, 30, 40, {}, [(40, 30), (30, 70)]),
+        (100, 100, 40, {}, []),
+        (100, 0, 40, {"chunked_prefill": False}, [(100, 0)]),
+        # others than vLLM cut at the end of a block, here of 16
+        (100, 0, 40, {"scheduler": "tensorrt-llm", "tokens_per_block": 16}, [(32, 0), (32, 32), (32, 64), (4, 96)]),
+        (40, 0, 10, {"scheduler": "sglang", "tokens_per_block": 16}, [(16, 0), (16, 16), (8, 32)]),
+    ],
+)  # fmt: skip
+def test_the_steps_of_a_prompt_alone(isl, cached, budget, knobs, steps) -> None:
+    """A millisecond a step, 10 µs for each token, and a nanosecond for each pair of tokens."""
+    step = StepModel(
+        coefficients=coefficient_array(host_step=1e-3, linear_flops=1e-5, attention=1e-9, norm=1.0),
+        frontend_s=0.5,
+    )
+    spec = EngineSpec(step=step, knobs=replace(VLLM, max_num_tokens=budget, **knobs), blocks=99)
+    takes = [float(step.seconds(new, 1, 0, new * (2 * done + new), 0, 1.0)) for new, done in steps]
+    found = alone_ns(np.array([isl, 7, isl]), np.array([cached, 7, cached]), spec)
+    assert found.tolist() == pytest.approx([sum(takes) * 1e9, 0, sum(takes) * 1e9], abs=1)
+
+
+def test_the_front_end_lets_prompts_in_one_after_another_by_hand() -> None:
+    """2 ms and 10 µs a token for each prompt, at least 4 ms of wall time; two instances, and
+    requests that are not in the order of time."""
+    step = replace(TICK, enter_s=0.002, enter_token_s=1e-5, frontend_s=0.004)
+    knobs = EngineSpec(step=step, knobs=VLLM, blocks=1000)
+    trace = open_trace((0, 100, 1), (0, 300, 1), (1, 100, 1), (50, 100, 1))
+    record = simulate.run(knobs, trace, plain=True)
+    apart = replace(record, instance=np.array([0, 0, 1, 0], np.int32))
+    order = np.array([3, 1, 0, 2])
+    entering = module._entering_ns(apart, step)
+    assert entering.tolist() == [4_000_000, 3_000_000 + 5_000_000, 4_000_000, 4_000_000]
+    assert module._entering_ns(apart.some(order), step).tolist() == [
+        4_000_000,
+        5_000_000,
+        5_000_000 + 4_000_000,
+        4_000_000,
+    ]

@@ -252,3 +252,24 @@ def test_the_loop_of_fleets_is_compiled_for_what_it_will_be_called_with(
     engine.submit(Request(id=0, isl=1, osl=1, at=0))
     engine.advance()
     assert engine.requests().status.tolist() == [COMPLETED]
+
+
+def test_an_instance_that_a_controller_releases_is_another_one_when_it_starts_again() -> None:
+    """Twenty requests at once need two instances; the second is given up at the look at which
+    nobody has been there for the hold, and every release makes one engine."""
+    rule = Autoscale(
+        metric="outstanding", target=10.0, least=1, most=2, start_s=0.0, hold_s=0.0, interval_s=0.01
+    )
+    trace = open_trace(*[(0, 5, 30)] * 20, (100, 5, 1))
+    started = []
+
+    def fresh(instance: int):
+        started.append(instance)
+        return plain_fleet(1)[0]
+
+    routed = simulate_fleet(trace, plain_fleet(2), changes=Changes(autoscale=rule), fresh=fresh)
+    held = routed.changed.served[:, 1].tolist()
+    assert max(held) == 2
+    assert held[-1] == 1
+    assert started == [1]
+    assert routed.requests.status.tolist() == [COMPLETED] * 21

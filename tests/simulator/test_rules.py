@@ -49,6 +49,13 @@ def test_the_first_wrong_guess_ends_the_right_ones() -> None:
         assert right == 4 or not one[generated + right]
 
 
+def test_a_guess_is_right_whose_draw_is_below_and_not_at_the_threshold() -> None:
+    drawn = draw(5, 2, 11)
+    assert accepted(5, 2, 10, 1, drawn) == 0
+    assert accepted(5, 2, 10, 1, drawn + 1) == 1
+    assert accepted(5, 2, 10, 0, ONE) == 0
+
+
 def test_bits_are_mixed_as_by_the_published_splitmix64() -> None:
     """The first outputs for the seeds 0 and 1234567, as published with the generator."""
     assert mixed(0) == 0xE220A8397B1DCDAF

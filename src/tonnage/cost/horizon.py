@@ -149,12 +149,11 @@ def beyond_existing(traffic: Traffic, carried: float) -> Traffic:
     """The load that a fleet leaves over which carries so many requests/s: in every hour the same
     share of its requests and of what is provided for.
     """
-    peak = traffic.peak_requests_per_second
-    busiest = max(traffic.profile, default=0.0)
-    room = max(1.0, peak / busiest) if busiest else 1.0
-    mean = traffic.mean_requests_per_second
-    profile = tuple(max(0.0, rate - carried / room) for rate in traffic.profile)
+    peak, mean = traffic.peak_requests_per_second, traffic.mean_requests_per_second
+    profile = traffic.profile
     if profile:
+        of_hour = carried * min(1.0, max(profile) / peak)
+        profile = tuple(max(0.0, rate - of_hour) for rate in profile)
         mean = math.fsum(profile) / len(profile)
     elif mean is not None:
         mean = mean * max(0.0, 1 - carried / peak)
@@ -197,7 +196,7 @@ def compared(
         existing: whether a fleet exists to which these months add.
     """
     market = Market(months=tuple(months), lead=lead_months)
-    first = months[0]
+    first = market.today
     ways = dict(market.ways())
     offers, figures = market.rented_figures()
     shown = tuple(way for name, way in ways.items() if WAYS[name] in where)
@@ -233,10 +232,15 @@ class Market:
     months: tuple[Month, ...]
     lead: int
 
+    @property
+    def today(self) -> Month:
+        """The first month, whose prices and machines hold for all."""
+        return self.months[0]
+
     @cached_property
     def price(self) -> Figure | None:
         """Of one system, today."""
-        return self.months[0].prices.system_usd(self.months[0].serving.system)
+        return self.today.prices.system_usd(self.today.serving.system)
 
     @cached_property
     def highest_need(self) -> int:
@@ -246,7 +250,7 @@ class Market:
     def order_usd(self, month: int) -> float:
         """The price of a system that is delivered in a month."""
         value = 0.0 if self.price is None else self.price.value
-        return value * fallen(self.months[0].decay.systems, month - self.lead)
+        return value * fallen(self.today.decay.systems, month - self.lead)
 
     def ways(self) -> Mapping[Purchasing, HorizonWay]:
         """Every way; one that comes to another is left out."""
@@ -277,7 +281,7 @@ class Market:
 
     def rented_figures(self) -> tuple[tuple[str, ...], tuple[Figure, ...]]:
         """Offers to rent, in words, and every price of them."""
-        month = self.months[0]
+        month = self.today
         rents = [*month.rents, *(rent for rent, _ in self._terms)]
         offers = tuple(dict.fromkeys(rent.offer for rent in rents))
         return offers, tuple(dict.fromkeys(figure for rent in rents for figure in rent.figures))
@@ -288,7 +292,7 @@ class Market:
 
     def _way(self, name: Purchasing, systems: tuple[int, ...]) -> HorizonWay:
         """The cost of so many systems in each month, with GPUs by the hour for the rest."""
-        serving = self.months[0].serving
+        serving = self.today.serving
         if any(systems) and self.price is None:
             return HorizonWay(way=name, reason=NoCost(code="system-price", name=serving.system))
         rented = [
@@ -310,7 +314,7 @@ class Market:
         )
         paid = [usd + rent for usd, (rent, _) in zip(running, rented, strict=True)]
         bought, worth = 0.0, 0.0
-        life = MONTHS * self.months[0].prices.depreciation_years.value
+        life = MONTHS * self.today.prices.depreciation_years.value
         for month, count in way.purchases:
             usd = count * self.order_usd(month)
             paid[month - self.lead] += usd
@@ -326,7 +330,7 @@ class Market:
 
     def _idle(self, gpus: Sequence[int]) -> float | None:
         """The share of GPUs that not even the peak of a month needs; None without any."""
-        per_instance = self.months[0].serving.gpus_per_instance
+        per_instance = self.today.serving.gpus_per_instance
         idle = sum(
             max(0, count - per_instance * month.needed)
             for month, count in zip(self.months, gpus, strict=True)
@@ -347,9 +351,9 @@ class Market:
         """The numbers of owned systems that are compared: all of them, or where these are many,
         the needs of the months and some between.
         """
-        hours = max(1, len(self.months[0].traffic.hours))
+        hours = len(self.today.traffic.hours)
         places = min(MOST, max(FEWEST, LOOKED_AT // (hours * len(self.months))))
-        span = self.months[0].serving.fleet.systems_per_instance
+        span = self.today.serving.fleet.systems_per_instance
         step = max(1, math.ceil(self.highest_need / span / places)) * span
         return sorted(
             {0, *range(0, self.highest_need, step), *(m.need.systems for m in self.months)}
@@ -389,7 +393,7 @@ class Market:
     @cached_property
     def _terms(self) -> tuple[tuple[Rent, int], ...]:
         """Reservations: for each number of years the cheapest machine for an instance."""
-        month = self.months[0]
+        month = self.today
         terms = []
         for years in TERMS:
             rents = rents_of(month.serving, month.prices, years)

@@ -138,7 +138,7 @@ def contender_of(question: Question, choice: Candidate, runs: Runs) -> Contender
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Afterwards(StepErrors):
     """The errors of a prediction after a calibration that finds steps at a quantile of what it may
     find.
@@ -170,7 +170,7 @@ def width_left(errors: StepErrors, variance_left: float) -> float:
     return math.sqrt(share + (1 - share) * variance_left)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcomes:
     """The systems that a load takes after calibrations of the choice."""
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-# What is compared with measurements, and how far each metric is believed to scatter.
+# The metrics that are compared with measurements, and how far each is believed to scatter.
 
 
 Terms = dict[str, Any]  # The groups of ``terms.json``

@@ -512,7 +512,7 @@ def _predict_all(
                 if progress is not None:
                     progress(done, len(futures), points[futures[future]].deployment.model.name)
         except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
             raise
     ordered = [scored_rows[i] for i in sorted(scored_rows)]
     return [r for r in ordered if isinstance(r, ScoredRow)], [

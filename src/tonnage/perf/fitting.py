@@ -50,6 +50,9 @@ def instead(deployment: Deployment, isl: int, osl: int) -> str:
     GPU, a shorter request.
     """
     wider, narrower = list(_wider(deployment)), list(_narrower(deployment))
+    splits = [deployment, *(wide for _, wide in wider)]
+    if "-mig-" in deployment.gpu.name:
+        wider.clear()  # slices share no link
     both = [
         (f"{tp} {precision}", replace(wide, precision=narrow.precision))
         for tp, wide in wider
@@ -66,18 +69,12 @@ def instead(deployment: Deployment, isl: int, osl: int) -> str:
     )
     ways.append(
         next(
-            (
-                way
-                for way, candidate in _larger(
-                    deployment, [deployment, *(wide for _, wide in wider)]
-                )
-                if holds(candidate, isl, osl)
-            ),
+            (way for way, candidate in _larger(deployment, splits) if holds(candidate, isl, osl)),
             "",
         )
     )
-    room = memory_plan(largest_stage(deployment)).room if holds(deployment) else 0
-    ways.append(f"requests of at most {room:,} tokens" if room > 1 else "")
+    if holds(deployment) and (room := memory_plan(largest_stage(deployment)).room) > 1:
+        ways.append(f"requests of at most {room:,} tokens")
     offered = [way for way in ways if way]
     return (
         f"; what fits: {', or '.join(offered)}"

@@ -490,9 +490,9 @@ class MemoryPlan:
         (``SlidingWindowSpec.max_memory_usage_bytes`` of ``vllm/v1/kv_cache_interface.py``): beyond
         a window, a step of one prompt, or the rest of each of the prompts that fill it.
         """
-        if self.deployment.knobs.scheduler != "vllm":
+        if self.deployment.knobs.scheduler != "vllm" or isl <= self.window_tokens:
             return 0
-        beyond, step = max(0, isl - self.window_tokens), self.deployment.knobs.max_num_tokens
+        beyond, step = isl - self.window_tokens, self.deployment.knobs.max_num_tokens
         tokens = min(beyond, step) if isl >= step else step * beyond / isl
         block_bytes = self.kv_bytes_per_token * self.deployment.knobs.tokens_per_block
         return math.ceil(tokens * self.window_bytes_per_token / block_bytes)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from tonnage.perf.memory import (
     OF_ALL_MEMORY,
@@ -10,6 +12,7 @@ from tonnage.perf.memory import (
     expert_weights,
     expert_workspace_bytes,
     filling_bytes,
+    kv_bytes_per_token,
     rotary_bytes,
     shared_bytes,
     step_bytes_per_token,
@@ -187,20 +190,22 @@ def _token_equations(plan: MemoryPlan) -> list[str]:
         for layer_group in model.by_kind
         if layer_group.mixer.cache(precision.kv_bits, tp).token
     ]
+    in_bytes = any(not isinstance(mixer, FullAttention | LatentLayer) for _, mixer in cached_layers)
     widths = " + ".join(
-        _width(layers, mixer, precision.kv_bits, tp) for layers, mixer in cached_layers
+        _bytes(layers, mixer, precision.kv_bits, tp) if in_bytes else _elements(layers, mixer, tp)
+        for layers, mixer in cached_layers
     )
-    speculation = plan.deployment.speculation
-    drafter = None if speculation is None else speculation.layers_of(model)
-    further = 0 if drafter is None else drafter.kv_elements_per_gpu(tp)
+    further = plan.kv_bytes_per_token - kv_bytes_per_token(
+        replace(plan.deployment, speculation=None)
+    )
+    drafter = f"{further:,} B" if in_bytes else f"{further / precision.kv_bytes:g}"
     token = (
-        f"({widths} + {further:g} of the drafter)"
+        f"({widths} + {drafter} of the drafter)"
         if further
         else widths
         if len(cached_layers) == 1
         else f"({widths})"
     )
-    in_bytes = any(mixer.kind in IN_BYTES for _, mixer in cached_layers)
     index = (
         f", {plan.index_bytes_per_token:,} B of it index keys" if plan.index_bytes_per_token else ""
     )
@@ -216,25 +221,24 @@ def _token_equations(plan: MemoryPlan) -> list[str]:
     ]
 
 
-IN_BYTES = ("sparse-latent", "compressed", "block-sparse")
-"""Kinds of layers whose cached entries hold scales and index keys, and are therefore given in
-bytes."""
-
-
-def _width(layers: int, mixer: Mixer, kv_bits: int, tp: int) -> str:
-    """What some layers of one kind keep per token."""
+def _elements(layers: int, mixer: Mixer, tp: int) -> str:
+    """What some layers with full or latent attention keep per token, in elements."""
     if isinstance(mixer, LatentLayer):
         return (
             f"{layers} layers × ({mixer.widths.kv_lora_rank} + {mixer.widths.qk_rope_head_dim})"
             " latent"
         )
-    if isinstance(mixer, FullAttention):
-        factor = f"{layers} layers × {max(1, mixer.kv_heads // tp)} KV heads × "
-        return (
-            f"2 × {factor}{mixer.head_dim}"
-            if mixer.value_dim in (0, mixer.head_dim)
-            else f"{factor}({mixer.head_dim} + {mixer.value_dim})"
-        )
+    full: Any = mixer
+    factor = f"{layers} layers × {max(1, full.kv_heads // tp)} KV heads × "
+    return (
+        f"2 × {factor}{full.head_dim}"
+        if full.value_dim in (0, full.head_dim)
+        else f"{factor}({full.head_dim} + {full.value_dim})"
+    )
+
+
+def _bytes(layers: int, mixer: Mixer, kv_bits: int, tp: int) -> str:
+    """The same in bytes, where an entry of any layer holds scales or index keys."""
     cache = mixer.cache(kv_bits, tp)
     return f"{layers} layers × {cache.token + cache.index:,.5g} B ({KINDS[mixer.kind]})"
 

@@ -142,7 +142,7 @@ def first_difference(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tagged:
     """Says of a union of classes by which field pydantic tells them apart; pydantic loads only when
     a plan is read.

@@ -284,9 +284,8 @@ def session_latencies(
     ttft, first = (requests.first_token_ns - requests.due_ns)[rows], turns.first[rows]
     alone, session = turns.alone_ns[rows], turns.session[rows]
     e2e, compared = (requests.last_token_ns - requests.due_ns)[rows], alone > 0
-    count = int(session.max(initial=-1)) + 1
     counts, took, least = (
-        np.bincount(session[compared], weights, count)
+        np.bincount(session[compared], weights)
         for weights in (None, e2e[compared], alone[compared])
     )
     enough = counts >= FEWEST_ANSWERS

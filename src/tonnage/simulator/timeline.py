@@ -90,7 +90,7 @@ class _Recorded(Engine):
 
     def bound(self, tokens: int, slots: tuple[Held, ...]) -> str:
         """What kept more from being in the step: the first of the waiting requests, else a prompt
-        that was cut or left out.
+        that was cut or left out. A static batch keeps its slots until it ends.
         """
         batcher = self.batcher
         cut = (
@@ -107,7 +107,9 @@ class _Recorded(Engine):
             if batcher.knobs.scheduler in ("tensorrt-llm", "one-prefill", "static")
             else first.generated
         )
-        return BLOCKS if batcher.lacks(first, needed) > batcher.free else TOKENS
+        if batcher.lacks(first, needed) > batcher.free:
+            return BLOCKS
+        return SLOTS if batcher.knobs.scheduler == "static" else TOKENS
 
 
 def simulate_timeline(

@@ -357,7 +357,7 @@ def _in_groups(use_case: Asked, pool: UseCasePool, runs: Runs) -> UseCasePool | 
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
     """The use cases, and what one instance of each deployment that was tried does with each."""
 

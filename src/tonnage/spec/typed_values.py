@@ -47,7 +47,7 @@ def strict(kind: type[T]) -> type[T]:
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AsPairs:
     """Says of a field of pairs that a file writes them as keys with values."""
 

@@ -81,3 +81,34 @@ def test_vllm_may_pre_empt_the_very_one_that_asks() -> None:
     assert result.requests.preemptions.tolist() == [0, 1]
     # 2 + 2 blocks; the first takes the fifth at 9 tokens, the second finds none at 9, a step later.
     assert composition(result)[1:3] == [(0, 0, 2, 0, 9 + 8), (0, 0, 1, 0, 10)]
+
+
+def test_the_chunk_of_a_lower_class_gives_its_tokens_and_blocks_back_within_the_step() -> None:
+    """Of 6 tokens a step a prompt has 4 while others are there. The 18 tokens of class 1 come
+    first; in the fourth step theirs would fill the 22 blocks, and the decode of class 0 needs one:
+    the chunk is left out again, and the other prompt of class 0 has 4 tokens and not 1."""
+    knobs = replace(
+        VLLM,
+        tokens_per_block=1,
+        max_num_tokens=6,
+        long_prefill_token_threshold=4,
+        queue_order="priority",
+    )
+    trace = replace(open_trace((0, 18, 2), (0.5, 1, 6), (0.5, 11, 1)), priority=np.array([1, 0, 0]))
+    result = run_reference(trace, TICK, knobs, 22)
+    assert composition(result) == [
+        (6, 1, 0, 36, 0),
+        (4 + 1 + 1, 3, 0, 64 + 1 + 1, 0),
+        (4 + 1, 2, 1, 96 + 3, 2),
+        (4, 1, 1, 32, 3),
+        (4, 1, 1, 64, 4),
+        (1, 1, 1, 21, 5),
+        (0, 0, 1, 0, 6),
+        (6, 1, 0, 36, 0),
+        (6, 1, 0, 6 * (2 * 6 + 6), 0),
+        (6, 1, 0, 6 * (2 * 12 + 6), 0),
+        (0, 0, 1, 0, 19),
+    ]
+    assert result.requests.preemptions.tolist() == [1, 0, 0]
+    assert ms(result.requests.last_token_ns) == [11, 7, 6]
+    assert ms(result.requests.admitted_ns) == [0, 1, 1]

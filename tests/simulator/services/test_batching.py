@@ -4,6 +4,7 @@ of batch service."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import ciw
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
+from tonnage.simulator import services as module
 from tonnage.simulator.services import SharedGpu, _arrivals, _record, _Run, run_service
 from tonnage.simulator.services.queue import Batch
 from tonnage.sizing.services import load
@@ -329,3 +331,57 @@ def test_arrivals_are_shared_out_by_rates_and_stretched_by_them():
     with pytest.raises(InputError, match="1 or more"):
         run_service(service(TUTORIAL, [{"rate": 1.0}]), requests=0, seed=0)
     assert len(run_service(service(TUTORIAL, [{"rate": 1.0}]), requests=1, seed=0).requests) == 1
+
+
+def test_the_end_that_was_foretold_before_another_batch_began_is_passed_over() -> None:
+    """Two batches of 1 ms that take turns begin at 0 and 0.4 ms: the first ends at 1.6 ms, the
+    other at 2 ms. The GPU is looked at for these two ends alone, not at 1 ms."""
+    model = {"time": {"1": "1ms"}, "instances": 2}
+    came = [np.array([0]), np.array([4 * 10**8])]
+    run = _Run(service(model, [{"rate": 1.0}] * 2), came, 2)
+    run.go()
+    assert [request.ended for request in run.requests] == [16 * 10**8, 2 * 10**9]
+    assert run.gpus[0].version == 2 + 2
+    assert run.pushed == 2 + 2 + 1, "two arrivals, an end with each start, and one after an end"
+
+
+def test_latencies_of_one_stream_and_of_all() -> None:
+    """A stream of 10 requests a second and one of 30, of which one in four is the first's."""
+    traffic = [{"rate": 1.0}, {"rate": 3.0}]
+    run = run_service(service({"time": {"1": "1us"}}, traffic), requests=8, seed=0)
+    assert [len(run.latencies_s(stream)) for stream in (None, 0, 1)] == [8, 2, 6]
+    assert run.latencies_s() == pytest.approx(np.full(8, 1e-6))
+    unanswered = replace(
+        run, requests=replace(run.requests, status=np.where(run.stream == 0, FAILED, COMPLETED))
+    )
+    assert np.isinf(unanswered.latencies_s(0)).all()
+    assert unanswered.latencies_s(1) == pytest.approx(np.full(6, 1e-6))
+
+
+def test_a_run_is_as_long_as_it_may_be_or_refused(monkeypatch) -> None:
+    """Eight requests at 1 a second with this seed take between 5 and 6 seconds; one stream needs
+    another as little as clients need one."""
+    one = service({"time": {"1": "1us"}}, [{"rate": 1.0}])
+    lasts = _arrivals(one, 8, 0)[0][-1] / 1e12
+    for most, fits in ((lasts * 1.001, True), (lasts * 0.999, False)):
+        monkeypatch.setattr(module, "LONGEST_S", most)
+        if fits:
+            assert len(run_service(one, requests=8, seed=0).requests) == 8
+        else:
+            with pytest.raises(InputError, match=r"requests: 8 at 1 a second take longer than"):
+                run_service(one, requests=8, seed=0)
+    monkeypatch.undo()
+    closed = _arrivals(service(TUTORIAL, [{"rate": 2.0}, {"concurrency": 3}]), 5, 0)
+    assert [len(column) for column in closed] == [5, 0]
+    rare = _arrivals(service(TUTORIAL, [{"rate": 1e-3}, {"rate": 1.0}]), 5, 0)
+    assert [len(column) for column in rare] == [1, 5]
+
+
+def test_clients_of_a_closed_loop_and_a_bounded_queue_are_refused_together() -> None:
+    bounded = {
+        "time": {"1": "1ms"},
+        "dynamic_batching": {"default_queue_policy": {"max_queue_size": 9}},
+    }
+    with pytest.raises(InputError, match="turn them away for ever"):
+        run_service(service(bounded, [{"concurrency": 2}]), requests=5, seed=0)
+    assert len(run_service(service(bounded, [{"rate": 2.0}]), requests=5, seed=0).requests) == 5

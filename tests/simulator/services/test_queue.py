@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.simulator.services.queue import ModelQueue, Ticket
+from tonnage.simulator.services.queue import NO_DEADLINE, ModelQueue, Ticket
 from tonnage.spec.service import DynamicBatching, QueuePolicy
 
 
@@ -114,3 +114,91 @@ class TestTritonsRules:
         assert sum(sizes(formed)) <= 8
         assert len(queue) == len(items) - len(formed.batch)
         assert formed.batch or formed.wake is not None
+
+
+US = 1_000_000
+
+
+def entered(rules: DynamicBatching | None, *tickets: tuple[int, int, int], most: int = 8):
+    """A queue of tickets of so many items since a microsecond, with a level."""
+    queue = ModelQueue(rules, most)
+    for number, (items, since, level) in enumerate(tickets):
+        queue.enter(Ticket(request=number, stage=0, items=items, since=since * US), level, 0.0)
+    return queue
+
+
+def test_what_passes_the_preferred_size_leaves_without_waiting_for_it() -> None:
+    """Of 3 and 2 items neither the first nor both are a batch of 4: the first leaves alone, and
+    where its delay is over all that fit."""
+    rules = DynamicBatching(preferred_batch_size=(4,), max_queue_delay_microseconds=10)
+    for now, batch in ((9, [3]), (10, [3, 2])):
+        formed = entered(rules, (3, 0, 0), (2, 1, 0)).form(now * US)
+        assert (sizes(formed), formed.wake) == (batch, None)
+
+
+@pytest.mark.parametrize(
+    ("tickets", "delay", "now", "batch", "wake"),
+    [
+        ([(1, 0, 0), (1, 3, 0)], 10, 9, [], 10),
+        ([(1, 0, 0), (1, 3, 0)], 10, 10, [1, 1], None),
+        ([(1, 5, 0), (1, 3, 0)], 10, 9, [], 13),  # the one that waits for longest, wherever it is
+        ([(4, 0, 0), (4, 0, 0), (1, 0, 0)], 10, 0, [4, 4], None),  # the largest is full
+        ([(5, 0, 0), (4, 0, 0)], 10, 0, [5], None),  # the second has no room
+        ([(7, 0, 0)], 10, 0, [], 10),
+        ([(8, 0, 0)], 10, 0, [8], None),
+        ([(9, 0, 0), (1, 0, 0)], 10, 0, [9], None),  # larger than the largest, by itself
+        ([(1, 0, 0)], 0, 0, [1], None),
+        ([], 10, 5, [], None),
+    ],
+)
+def test_when_a_batch_of_eight_leaves_by_hand(tickets, delay, now, batch, wake) -> None:
+    queue = entered(DynamicBatching(max_queue_delay_microseconds=delay), *tickets)
+    formed = queue.form(now * US)
+    assert (sizes(formed), formed.expired) == (batch, [])
+    assert formed.wake == (None if wake is None else wake * US)
+    assert len(queue) == len(tickets) - len(batch)
+
+
+def test_without_dynamic_batching_each_leaves_alone_and_nothing_is_waited_for() -> None:
+    queue = entered(None, (3, 0, 0), (2, 0, 0))
+    assert [queue.form(0) for _ in range(3)][2] == ([], [], None)
+    queue = entered(None, (3, 0, 0), (2, 0, 0))
+    first = queue.form(0)
+    assert (sizes(first), first.expired, first.wake, len(queue)) == ([3], [], None, 1)
+
+
+@pytest.mark.parametrize(
+    ("default", "override", "brought", "deadline"),
+    [
+        (0, True, 2e-6, 2),
+        (0, True, 0.0, None),
+        (0, False, 2e-6, None),
+        (5, True, 2e-6, 2),
+        (5, True, 9e-6, 5),
+        (5, True, 0.0, 5),
+        (5, False, 2e-6, 5),
+    ],
+)
+def test_the_deadline_of_a_request_by_its_policy(default, override, brought, deadline) -> None:
+    policy = QueuePolicy(default_timeout_microseconds=default, allow_timeout_override=override)
+    queue = ModelQueue(DynamicBatching(default_queue_policy=policy), 8)
+    ticket = Ticket(request=0, stage=0, items=1, since=100)
+    assert queue.enter(ticket, 0, brought)
+    assert ticket.deadline == (NO_DEADLINE if deadline is None else 100 + deadline * US)
+
+
+def test_levels_have_policies_of_their_own_and_a_look_is_due_at_the_first_deadline() -> None:
+    """Level 1 may wait 3 µs, level 2 any time; a delay of 10 µs."""
+    rules = DynamicBatching(
+        priority_levels=2,
+        default_priority_level=2,
+        max_queue_delay_microseconds=10,
+        priority_queue_policy={1: QueuePolicy(default_timeout_microseconds=3)},
+    )
+    queue = entered(rules, (1, 0, 0), (1, 1, 1), (1, 1, 2))
+    assert (queue.form(2 * US), len(queue)) == (([], [], 4 * US), 3)
+    late = queue.form(4 * US)
+    assert ([ticket.request for ticket in late.expired], late.batch) == ([1], [])
+    assert (late.wake, len(queue)) == (10 * US, 2)
+    assert [ticket.request for ticket in queue.form(10 * US).batch] == [0, 2]
+    assert len(queue) == 0

@@ -250,9 +250,9 @@ def test_slower_steps_scale_every_duration_and_nothing_else() -> None:
         longer = place in DURATIONS or behind
         assert scaled[place] == (3.0 * value if longer else value), place
     assert (c == np.arange(COEFFICIENTS + 5)).all(), "the array itself stays"
-    step = contender(tp="1").instance.step
+    step = replace(contender(tp="1").instance.step, response_s=0.25)
     assert slower(step, 1.0) is step
     longer_step = slower(step, 2.0)
-    assert longer_step.response_s == 2 * step.response_s
+    assert longer_step.response_s == 0.5
     assert longer_step.frontend_s == step.frontend_s
     assert longer_step.drafting is None

@@ -80,9 +80,9 @@ def test_a_single_client_is_simulated_once(monkeypatch: pytest.MonkeyPatch) -> N
 def test_how_long_a_lone_answer_takes_by_the_recorded_row() -> None:
     small = Small()
     small.__dict__["_alone_sessions"] = Record(
-        row=np.array([2, 0, 1]), due_ns=np.array([5, 20, 40]), last_token_ns=np.array([9, 27, 42])
+        row=np.array([2, 0, 1]), due_ns=np.array([5, 20, 40]), last_token_ns=np.array([19, 47, 142])
     )
-    assert small.alone_ns.tolist() == [7, 2, 4]
+    assert small.alone_ns.tolist() == [27, 102, 14]
 
 
 class Record(SimpleNamespace):

@@ -69,9 +69,12 @@ def test_a_short_run_that_is_too_good_does_not_make_an_answer() -> None:
 
 
 def test_nothing_holds() -> None:
-    found = Curve(lambda rate, length: 5.0).highest(limit(1.0))
-    assert isinstance(found, Broken)
-    assert found.limit.seconds == 1.0
+    """The lowest load that was tried is named: 1/4096 of the highest at which a search begins."""
+    scan = Curve(lambda rate, length: 5.0)
+    broken = scan.highest(limit(1.0))
+    assert isinstance(broken, Broken)
+    assert (broken.limit.seconds, broken.summary.limit_s(None)) == (1.0, 5.0)
+    assert broken.rate == on_lattice(scan.top) / 4_096 == min(rate for _, rate in scan.runs_made)
 
 
 noisy = st.tuples(st.integers(0, 10_000), st.floats(0.0, 0.3), st.floats(0.2, 3.0))
@@ -395,6 +398,65 @@ def test_a_load_above_a_limit_that_grows_is_read_at_the_load_below() -> None:
     straight = Curve(lambda rate, length: rate).highest(limit(310.0), care=SURE)
     assert straight.limit == limit(310.0)[0]
     assert straight.summary.limit_s(None) == on_lattice(place_of(310.0) // 4 * 4)
+
+
+@pytest.mark.parametrize(("care", "below", "above"), [(QUICK, 528, 536), (SURE, 532, 536)])
+def test_the_two_loads_between_which_an_answer_is_read(care: Any, below: int, above: int) -> None:
+    """330 is at place 535 of the lattice."""
+    scan = Curve(lambda rate, length: rate if rate <= on_lattice(534) else 2 * rate)
+    highest = scan.highest(limit(330.0), care=care)
+    assert isinstance(highest, Highest)
+    low, high = on_lattice(below), on_lattice(above)
+    share = math.log(330 / low) / math.log(2 * high / low)
+    assert highest.rate == pytest.approx(low * (high / low) ** share, rel=1e-9)
+    assert highest.summary.limit_s(None) == low
+    assert {rate for length, rate in scan.runs_made if length == care} >= {low, high}
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_whether_limits_hold_to_the_end_of_the_longest_run(follows: bool) -> None:
+    """Of conversations alone, and where the longest decides."""
+    runs_made: list[int] = []
+
+    def run(instance: Any, instances: int, rate: float, length: int) -> Seen:
+        runs_made.append(length)
+        return Seen(summary=values(ttft=2.0), requests=1, growth=rate)
+
+    scan, _ = scan_of(open=run, follows=follows)
+    assert scan._lasts(place_of(2.0), (TTFT,), QUICK)
+    assert runs_made == []
+    assert scan._lasts(place_of(1.0), (TTFT,), SURE)
+    assert scan._lasts(place_of(2.0), (TTFT,), SURE) == (not follows)
+    assert runs_made == ([SURE] * 2 if follows else [])
+
+
+def test_without_limits_conversations_are_run_all_the_same() -> None:
+    """They may lose their blocks below saturation."""
+    runs_made: list[int] = []
+
+    def run(instance: Any, instances: int, rate: float, length: int) -> Seen:
+        runs_made.append(length)
+        return Seen(summary=values(), requests=1, growth=9.0 if rate > 100.0 else 0.0)
+
+    scan, _ = scan_of(open=run)
+    scan.__dict__["top"] = 1_000
+    scan.instance.traffic.sharing = object()
+    assert scan.holds(place_of(50.0), (), SURE)
+    assert not scan.holds(place_of(150.0), (), SURE)
+    assert runs_made == [0, 0]
+
+
+@pytest.mark.parametrize(("rate", "shown"), [(128.0, 128.0), (256.0, 196.0)])
+def test_above_saturation_the_highest_load_that_settles_is_run(rate: float, shown: float) -> None:
+    runs_made: list[Any] = []
+
+    def run(instance: Any, instances: int, load: float, length: int) -> Any:
+        runs_made.append((instances, pytest.approx(load), length))
+        return "seen"
+
+    scan, _ = scan_of(open=run)
+    assert scan._next(place_of(rate), SURE) == ("seen", pytest.approx(shown))
+    assert runs_made == [(1, shown, SURE)]
 
 
 @pytest.mark.parametrize("care", [QUICK, SURE])

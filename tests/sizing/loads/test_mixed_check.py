@@ -124,6 +124,8 @@ def test_requests_of_a_run_of_two_kinds(
     assert drawn == pytest.approx(requests)
     assert (rate, seed, shown, router) == (7.0, 10, counts, "random")
     assert bounds == (0, counts[0], sum(counts))
+    (_, seed), shown, router = whole.record()[0]
+    assert (seed, shown, router) == (7, counts, "")
 
 
 def test_each_instance_has_its_engine_and_its_weight(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,3 +145,31 @@ def test_each_instance_has_its_engine_and_its_weight(monkeypatch: pytest.MonkeyP
         ("trace", (0, 0, 1, 1, 1), "least-outstanding", 5, (3.0, 3.0, 1.0, 1.0, 1.0)),
         ("trace", (0, 1, 1), "random", 5, (3.0, 1.0, 1.0)),
     ]
+
+
+class Run(SimpleNamespace):
+    """Requests of instances."""
+
+    def __len__(self) -> int:
+        return len(self.instance)
+
+    def some(self, rows: Any) -> Any:
+        return rows.tolist()
+
+
+def test_what_each_kind_gets_and_sees_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight requests five come to the first two instances."""
+    record = Run(instance=np.array([0, 2, 1, 1, 3, 0, 1, 4]))
+    calls: list[Any] = []
+    monkeypatch.setattr(
+        MixedAtPeak, "record", lambda self, *args: calls.append(args) or (record, (0, 2, 5), 40)
+    )
+    whole = at_peak([kind_of(10.0, 2), kind_of(5.0, 3)], [3.0, 1.0])
+    monkeypatch.setattr(whole.runs, "summary", lambda rows: rows)
+    assert whole.of_kinds() == ((5 / 8, [0, 2, 3, 5, 6]), (3 / 8, [1, 4, 7]))
+    assert whole.of_kinds() is whole.of_kinds()
+    seen = whole.seen(9)
+    assert (seen.summary, seen.requests, seen.growth) == (record, 40, 0.0)
+    assert whole.seen(5, "least-outstanding", 0) is seen, "whatever the number of systems"
+    assert whole.seen(9, "random") is not whole.seen(9, seed=3)
+    assert calls == [(), ("", 0), ("random", 0), ("", 3)]

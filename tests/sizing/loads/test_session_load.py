@@ -188,7 +188,7 @@ def test_sessions_one_after_another_say_how_long_a_lone_answer_takes(
         instance=np.zeros(5, np.int64),
         status=np.full(5, COMPLETED),
         due_ns=np.array([10, 20, 30, 40, 50]),
-        last_token_ns=np.array([17, 25, 30, 44, 56]),
+        last_token_ns=np.array([37, 45, 30, 144, 156]),
     )
     module = "tonnage.sizing.loads.session_load"
     runs: list[Any] = []
@@ -197,7 +197,7 @@ def test_sessions_one_after_another_say_how_long_a_lone_answer_takes(
     )
     turns = alone_run("engine", Recorded(**vars(TWO_SESSIONS))).turns
     assert [(spec, len(traces)) for spec, traces in runs] == [("engine", 1)]
-    assert turns.alone_ns.tolist() == [7, 5, 1, 4, 6]
+    assert turns.alone_ns.tolist() == [27, 25, 1, 104, 106]
     assert turns.session.tolist() == [0, 0, 1, 1, 1]
     assert turns.first.tolist() == [False, True, True, False, False]
     record = replace(record, row=None)

@@ -24,6 +24,7 @@ from tonnage.plan.limit import SATURATION, Breach, bound_by, limit_of
 from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, CannotRun
 from tonnage.simulator.request import ALL_TOKENS, CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION
 from tonnage.sizing.loads.confidence import AS_PREDICTED, Slowdown
+from tonnage.sizing.loads.fleet_check import FleetAtPeak
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.trial import MARGIN, Ready
@@ -436,3 +437,63 @@ def test_the_steps_of_the_pool_that_ends_the_load(
 def traffic_of() -> Any:
     parts = vars(traffic())
     return make_dataclass("Traffic", list(parts), eq=False)(**parts)
+
+
+def test_the_split_that_carries_most_is_kept_for_the_deployment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On three systems of four instances, or on ten, of which 32 instances stand for all."""
+    calls: list[Any] = []
+
+    def best(self: Any, base: Any, instances: int, slo: Any) -> Any:
+        calls.append((base, instances, slo))
+        return 5, capacity_of(1.0)
+
+    monkeypatch.setattr(CarryingInPools, "_best", best)
+    contender, slow = in_pools(), Slowdown(steps=2.0)
+    assert (contender.split, contender.whole) == (None, 2)
+    for systems, split, whole in ((3, (5, 7), 12), (10, (5, 27), 40)):
+        kept_split = contender.settled_on(systems, slow)
+        assert (kept_split.split, kept_split.whole) == (split, whole)
+        assert calls.pop() == (contender.instance, whole, slow.tightened(contender.question.limits))
+
+
+def test_saturation_of_two_pools_is_over_all_of_their_instances(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(CarryingInPools, "pools", lambda self, *args: args)
+    runs = SimpleNamespace(saturation=lambda pools: 24.0 if pools[1:] == ((1, 3), 8) else 12.0)
+    divided = in_pools(split=(1, 3), whole=8, runs=runs)
+    assert divided.saturation() == 6.0
+    assert divided.saturation(Slowdown(steps=1.5)) == 4.0
+    assert in_pools(runs=runs).saturation() == 6.0, "one of each"
+    slower = asked_for(400.0, step_factor=2.0)
+    assert in_pools(runs=runs, question=slower).saturation() == 3.0
+    pair = in_pools(runs=runs)
+    assert pair._pair == (pair.instance, (1, 1), 2)
+
+
+def test_a_peak_of_two_pools_is_that_of_any_deployment_in_pools(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peaks = FleetAtPeak(
+        runs="runs",
+        instance="instance",
+        layout=fleet(8, 8),
+        rate=3.0,
+        saturation=4.0,
+        asked=(TTFT,),
+        slo=(),
+    )
+    monkeypatch.setattr(Contender, "at_peak", lambda self, slowdown: replace(peaks, rate=slowdown))
+    contender = in_pools()
+    peak = contender.at_peak(9.0)
+    assert isinstance(peak, PooledAtPeak)
+    assert peak.contender is contender
+    assert (peak.runs, peak.instance, peak.layout, peak.rate) == (
+        "runs",
+        "instance",
+        fleet(8, 8),
+        9.0,
+    )
+    assert (peak.saturation, peak.asked, peak.slo, peak.replayed) == (4.0, (TTFT,), (), None)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,13 +18,16 @@ from tonnage.plan.reason import (
     WiderThanSystem,
 )
 from tonnage.report.plans.candidates import reason_text
+from tonnage.sizing.loads.instance import Traffic
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.trial import Ready, Trial
 from tonnage.sizing.search.search_space import (
     _pipelined,
+    _with_what_fits,
     narrowed,
     prepare,
     splits_of,
+    traffic,
     trials,
 )
 
@@ -176,6 +181,14 @@ def test_every_setting_of_the_asker_is_a_deployment_with_the_others_as_they_are(
         ),
         ({"pp": "33"}, TooManyStages(pp=33, model="llama-3.1-8b", layers=32)),
         (
+            {"gpu": "h100-mig-3g.40gb", "tp": "2"},
+            CannotRun(error="MIG slices share no link; an instance takes one"),
+        ),
+        (
+            {"gpu": "h100-mig-3g.40gb", "model": "llama-3.1-70b", "pp": "1"},
+            CannotRun(error="weights 72.7 GB + 3.3 GB do not fit 1 × 40 GB; what fits: gpu h200"),
+        ),
+        (
             {"model": "llama-3.1-405b", "pp": "1"},
             CannotRun(
                 error="weights 410 GB + 5.2 GB do not fit 1 × 80 GB; what fits: tp 8, or gpu h200 tp 4"
@@ -283,3 +296,45 @@ def test_the_shortest_pipeline_of_the_widest_groups_on_four_systems_at_most(
     fits.clear()
     assert _pipelined(asked, Runs(), trial, 7) is None
     assert max(tp * pp for tp, pp in calls) == 32
+
+
+def test_the_traffic_of_an_instance_is_that_of_the_question_and_its_system() -> None:
+    asked = replace(
+        question(isl=700, osl=70, seed=9, router="random", tp="1"), process="gamma", cv=2.0
+    )
+    (trial,) = trials(asked)
+    of_instance = traffic(asked, trial.system)
+    assert of_instance == Traffic(
+        isl=asked.isl,
+        osl=asked.osl,
+        load="open",
+        process="gamma",
+        cv=2.0,
+        seed=9,
+        gpus_per_system=8,
+        memories=trial.system.kv_tiers,
+        router="random",
+    )
+    assert traffic(asked, trial.system, "closed") == replace(of_instance, load="closed")
+
+
+def test_a_request_that_does_not_fit_is_told_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the longest prompt and answer, or the longest pair."""
+    lengths = {"isl": "histogram:500:0.5,900:0.5", "osl": "histogram:10:0.5,90:0.5"}
+    asked = question(tp="1", **lengths)
+    (trial,) = trials(asked)
+    module = "tonnage.sizing.search.search_space"
+    calls: list[Any] = []
+    monkeypatch.setattr(f"{module}.holds", lambda *args: calls.append(args) or args[1] == 9)
+    monkeypatch.setattr(f"{module}.instead", lambda *args: f"; take {args[1:]}")
+    refused = trial.rejected(CannotRun(error="no room"))
+    assert _with_what_fits(asked, trial, refused).reason.error == "no room; take (900, 90)"
+    paired = replace(asked, pairs=SimpleNamespace(longest=1_500))
+    assert _with_what_fits(paired, trial, refused).reason.error == "no room; take (1500, 0)"
+    assert [args[1:] for args in calls] == [(900, 90), (1_500, 0)]
+    fitting = replace(asked, pairs=SimpleNamespace(longest=9))
+    assert _with_what_fits(fitting, trial, refused) is refused
+    wide = trial.rejected(WiderThanSystem(tp=16, dp=1, system="s", system_gpus=8))
+    ready = Ready(trial=trial, instance=None, place=0, first=trial)
+    assert _with_what_fits(asked, trial, wide) is wide
+    assert _with_what_fits(asked, trial, ready) is ready

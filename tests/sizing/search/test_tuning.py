@@ -11,10 +11,18 @@ import pytest
 from tests.deployments import knobs_of
 from tests.questions import best, contenders, question
 from tests.sizing.loads.small_instance import Small
-from tests.sizing.search.contenders import TPOT, asked_for, capacity_of, carrying, early
+from tests.sizing.search.contenders import (
+    IDENTITY,
+    TPOT,
+    asked_for,
+    capacity_of,
+    carrying,
+    early,
+)
 from tonnage.errors import InputError
-from tonnage.plan.limit import SATURATION, bound_by
+from tonnage.plan.limit import SATURATION, Breach, bound_by, limit_of
 from tonnage.plan.notes import KnobChange
+from tonnage.plan.reason import Behind
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.search.deployment_capacity import Contender
@@ -173,6 +181,9 @@ def test_the_settings_that_are_tried_of_a_knob(
 def test_more_front_ends_are_tried_where_an_engine_has_a_flag_and_the_first_setting_too() -> None:
     (way,) = _ways(ready_with(front_ends=3), ("front_ends",), smaller=False, larger=True)
     assert [setting.front_ends for setting in way] == [6, 12, 24]
+    silent = ready_with()
+    silent.first.deployment.engine = "nim-2024"
+    assert list(_ways(silent, ("front_ends",), smaller=False, larger=True)) == []
     moved = ready_with()
     moved.trial = SimpleNamespace(deployment=SimpleNamespace(knobs=knobs(max_num_tokens=512)))
     back, *_ = _ways(moved, ("tokens",), smaller=False, larger=True)
@@ -244,6 +255,15 @@ def test_a_full_step_by_hand() -> None:
         (SimpleNamespace(capacity=capacity_of(1.0, binds=SATURATION)), ""),
         (SimpleNamespace(capacity=capacity_of(1.0)), ""),
         (early(1.0), ""),
+        (
+            Behind(
+                breach=Breach(limit=limit_of(TPOT), value_ms=600.0),
+                requests_per_second=1.0,
+                per_gpu=0.5,
+                other=IDENTITY,
+            ),
+            "tpot",
+        ),
     ],
 )
 def test_the_metric_that_ends_a_load(outcome: Any, ends: str) -> None:

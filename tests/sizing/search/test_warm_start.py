@@ -34,13 +34,24 @@ def test_relatives_of_a_deployment_share_first_the_kind_of_parallelism_then_the_
         "engine": replace(one, engine="sglang"),
         "tp": replace(one, parallelism=replace(one.parallelism, tp=4)),
         "stages": replace(one, parallelism=replace(one.parallelism, tp=1, pp=2)),
+        "ranks": replace(one, parallelism=replace(one.parallelism, dp=2)),
+        "format": replace(one, precision=replace(one.precision, name="other")),
+        "gpu": replace(one, gpu=replace(one.gpu, name="other")),
     }
     assert {name: _alike(one, other) for name, other in others.items()} == {
         "itself": (True, True, True, True, True),
         "engine": (True, False, True, True, True),
         "tp": (True, True, False, True, True),
         "stages": (False, True, False, True, True),
+        "ranks": (False, True, False, True, True),
+        "format": (True, True, True, False, True),
+        "gpu": (True, True, True, True, False),
     }
+    both, more = (
+        replace(one, parallelism=replace(one.parallelism, dp=degree, pp=degree))
+        for degree in (2, 3)
+    )
+    assert _alike(both, more)[0], "several of each"
 
 
 def test_a_deployment_without_a_relative_expects_no_share() -> None:

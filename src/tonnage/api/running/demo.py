@@ -210,7 +210,7 @@ def _retries(url: str) -> float:
 ALERT = "InstancesMissing"
 
 
-@dataclass(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Kill:
     """Kills an instance in the middle of a run of the load client."""
 

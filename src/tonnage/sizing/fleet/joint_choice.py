@@ -120,7 +120,7 @@ def _on_few_kinds(options: Sequence[Sequence[Option]]) -> Iterator[tuple[Option,
             )
 
 
-@dataclass(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Choice:
     """The options as they are known, and how many more may be sized."""
 

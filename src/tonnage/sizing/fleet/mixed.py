@@ -62,7 +62,7 @@ Counts = Mapping[str, int]
 """Systems of each kind, by their name."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fleets:
     """Fleets of several kinds under one question.
 

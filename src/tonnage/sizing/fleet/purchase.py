@@ -67,7 +67,7 @@ Offer = tuple[Way, Callable[[], Mixed]]
 """Systems that hold the limits with their cost, and the whole fleet of them."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Buyer:
     """A question, and what systems cost.
 

@@ -196,7 +196,7 @@ def runs_of(
     return run
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetAtPeak:
     """A deployment at a peak, for any number of systems.
 

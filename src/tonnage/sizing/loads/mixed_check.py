@@ -33,7 +33,7 @@ from tonnage.sizing.loads.trial import STABLE
 from tonnage.spec.workload import OpenLoop, Trace
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MixedAtPeak(FleetAtPeak):
     """Systems of several kinds at a peak; ``instance``, ``layout`` and ``saturation`` are those of
     the first.

@@ -390,7 +390,7 @@ class PooledContender(Contender):
         return best, best_capacity
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PooledAtPeak(FleetAtPeak):
     """Both pools at a peak, in the shares of their contender."""
 
@@ -400,7 +400,7 @@ class PooledAtPeak(FleetAtPeak):
         """Whether there is an instance for each pool, and so many systems complete the load within
         ``STABLE`` of saturation.
         """
-        return self.instances(systems) > 1 and super().could_carry(systems)
+        return self.instances(systems) > 1 and FleetAtPeak.could_carry(self, systems)
 
     def simulated(self, systems: int) -> int:
         """The number of instances that are simulated."""

@@ -106,7 +106,7 @@ class Answer:
         return self.found[0] if self.found else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
     """The search of one question.
 
@@ -434,7 +434,7 @@ class Search:
 Outcome = Sized | Reason
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
     """Deployments against each other at one confidence.
 
