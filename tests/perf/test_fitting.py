@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -131,3 +132,24 @@ def test_a_sizing_without_an_answer_says_what_fits() -> None:
     )
     assert wider.choice is not None
     assert all("what fits" not in str(one.reason) for one in wider.rejected)
+
+
+@pytest.mark.parametrize(("tokens", "offer"), [(1, None), (2, 2), (700, 700)])
+def test_a_pool_of_few_tokens(tokens: int, offer: int | None) -> None:
+    """SGLang's blocks hold one token: one is room for nobody's request, two for a shorter one."""
+    asked = deployment("llama-3-8b", "h100", "fp16", engine="sglang")
+    plan = memory_plan(asked)
+    rest = plan.kv_budget_bytes - (tokens + 0.5) * plan.kv_bytes_per_token
+    smaller = asked.gpu.memory_bytes - int(rest / asked.knobs.kv_fraction)
+    tight = replace(asked, gpu=replace(asked.gpu, memory_bytes=smaller))
+    assert memory_plan(tight).room == tokens
+    assert holds(tight)
+    assert [holds(tight, isl) for isl in (tokens, tokens + 1)] == [True, False]
+    with pytest.raises(DoesNotFit) as error:
+        check_room(tight, 900, 100)
+    assert str(error.value).startswith(
+        f"one request of 1,000 tokens does not fit the KV cache of {tokens} tokens; what fits: tp 2"
+    )
+    assert ("requests of at most" in str(error.value)) == (offer is not None)
+    assert offer is None or str(error.value).endswith(f", or requests of at most {offer} tokens")
+    check_room(tight, tokens, 0)

@@ -165,3 +165,39 @@ def test_shared_experts_and_dense_layers_have_one_adapter_each() -> None:
             (58, 2048, 7168, False),
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("by_outputs", "tp", "widths"),
+    [(True, 1, (7, 10)), (True, 4, (7, 2.5)), (False, 4, (1.75, 10)), (False, 1, (7, 10))],
+)
+def test_tensor_parallelism_divides_outputs_or_inputs(
+    by_outputs: bool, tp: int, widths: tuple[float, float]
+) -> None:
+    group = Changed(copies=1, used=1, layers=1, inputs=7, outputs=10, by_outputs=by_outputs)
+    assert group.widths(tp) == widths
+
+
+def test_what_adapters_of_each_kind_of_layer_change() -> None:
+    """Qwen3.5: 15 layers of attention and 45 with a state; 60 layers of 512 experts, ten of which a
+    token uses, and a shared one."""
+    model = find_model("qwen3.5-397b-a17b")
+    attention = [
+        (15, 15, 15, 3 * 4096, 104_857_600 // 4096 - 32 * 256),
+        (15, 15, 15, 32 * 256, 4096),
+        (45, 45, 45, 3 * 4096, 117_964_800 // 4096 - 64 * 128),
+        (45, 45, 45, 64 * 128, 4096),
+    ]
+    experts = [
+        (60 * 512, 600, 60, 2 * 4096, 2 * 1024),
+        (60 * 512, 600, 60, 1024, 4096),
+        (60, 60, 60, 2 * 4096, 2 * 1024),
+        (60, 60, 60, 1024, 4096),
+    ]
+    for on, expected in (("attention", attention), ("all", attention + experts)):
+        groups = changed(model, on)
+        assert [(g.copies, g.used, g.layers, g.inputs, g.outputs) for g in groups] == expected
+        assert [g.by_outputs for g in groups] == [True, False] * (len(expected) // 2)
+    # one matrix before the gate where there is no gate
+    plain = changed(find_model("gpt-j-6b"), "all")
+    assert [(g.inputs, g.outputs) for g in plain[2:]] == [(4096, 16_384), (16_384, 4096)]

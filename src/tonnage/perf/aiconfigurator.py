@@ -200,13 +200,7 @@ def _formats(model: Model, precision: Precision) -> tuple[str, str]:
         gemm = experts = "fp8_block"
     if precision.experts_only:
         gemm = "bfloat16"
-    missing = (
-        not gemm
-        or (model.is_moe and not experts)
-        or precision.sparse
-        or precision.kv_bits not in KV
-    )
-    if missing:
+    if not gemm or (model.is_moe and not experts) or precision.sparse:
         raise InputError(
             f"{option('step_model')}: {PACKAGE} is used only for {', '.join(FORMATS)}; {model.name}"
             f" is in {precision.name}"

@@ -73,8 +73,8 @@ def instead(deployment: Deployment, isl: int, osl: int) -> str:
             "",
         )
     )
-    room = memory_plan(largest_stage(deployment)).room if holds(deployment) else 0
-    ways.append(f"requests of at most {room:,} tokens" if room > 1 else "")
+    if holds(deployment) and (room := memory_plan(largest_stage(deployment)).room) > 1:
+        ways.append(f"requests of at most {room:,} tokens")
     offered = [way for way in ways if way]
     return (
         f"; what fits: {', or '.join(offered)}"

@@ -61,11 +61,7 @@ def shares(
     computes, and 1 with block scales.
     """
     tokens = load.sequences + load.prompt_tokens
-    touched = (
-        1.0 - float(c[at.EXPERT_REST]) * float(c[at.EXPERT_MISS]) ** tokens
-        if c[at.EXPERT_BYTES] > 0
-        else 0.0
-    )
+    touched = 1.0 - float(c[at.EXPERT_REST]) * float(c[at.EXPERT_MISS]) ** tokens
     contexts = context_seconds(c, max(1, round(load.sequences))) * load.sequences * load.context
     reading = (
         c[at.LINEAR_BYTES]
@@ -100,11 +96,13 @@ def idle_watts(gpu: Gpu) -> float | None:
     """Watts of a GPU without work: read off for its kind, else the share of the TDP that those
     have; None where its TDP is unknown.
     """
-    if gpu.tdp_w is None:
-        return None
+    return None if gpu.tdp_w is None else _idle(gpu.name, gpu.tdp_w)
+
+
+def _idle(name: str, tdp_w: float) -> float:
     idle = _shipped()["idle_watts"]
-    measured = idle.get(gpu.name)
-    return float(measured["watts"] if measured else idle["share_of_tdp"] * gpu.tdp_w)
+    measured = idle.get(name)
+    return float(measured["watts"] if measured else idle["share_of_tdp"] * tdp_w)
 
 
 def clock(gpu: Gpu) -> float:
@@ -142,9 +140,9 @@ def draw(
     where the TDP of its GPU is not known.
     """
     gpu, fitted = deployment.gpu, _shipped()
-    idle = idle_watts(gpu)
-    if idle is None or gpu.tdp_w is None:
+    if gpu.tdp_w is None:
         return None
+    idle = _idle(gpu.name, gpu.tdp_w)
     exponents = fitted["clocks"]
     slower = (
         gpu.clock ** exponents["traffic_exponent"],
