@@ -226,7 +226,7 @@ def test_the_reader_of_sources_lets_the_rest_pass(source: str) -> None:
     assert faults(ast.parse(source)) == []
 
 
-UNMIRRORED = 64
+UNMIRRORED = 54
 """Modules without a test file of their name; the number may only fall."""
 
 
