@@ -28,7 +28,11 @@ def records(*modules: ModuleType) -> Iterator[Any]:
     """The dataclasses that modules define."""
     for module in modules:
         for kind in vars(module).values():
-            if is_dataclass(kind) and getattr(kind, "__module__", "") == module.__name__:
+            if (
+                isinstance(kind, type)
+                and is_dataclass(kind)
+                and getattr(kind, "__module__", "") == module.__name__
+            ):
                 yield kind
 
 
