@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
+import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import MISSING, asdict, fields, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +26,8 @@ from tests.bench.records import MS
 from tonnage.bench import exact_replies
 from tonnage.bench.arguments import BenchArguments, ExactArguments
 from tonnage.bench.exact_replies import Request, closing, event, opening
-from tonnage.bench.exact_server import ExactServer, Schedule
+from tonnage.bench.exact_server import ExactServer, Schedule, exact_server, serve
+from tonnage.errors import TonnageError
 from tonnage.units import parse_duration
 
 
@@ -374,3 +381,148 @@ def test_a_help_text_names_the_default_that_holds() -> None:
     usual = {field.name: field.default for field in fields(BenchArguments)}
     names = ("warmup_request_count", "shared_prefix", "cv", "max_error_rate", "request_count")
     assert [usual[name] for name in names] == [0, 0, 1.0, 0.01, None]
+
+
+class Peers:
+    """A listening socket with so many peers, and their ends."""
+
+    def __init__(self, count: int) -> None:
+        self.pairs = [socket.socketpair() for _ in range(count)]
+        self.waiting = [ours for ours, _ in self.pairs]
+        self.closed = 0
+
+    def accept(self) -> tuple[Any, None]:
+        if not self.waiting:
+            raise BlockingIOError
+        return Peer(self.waiting.pop(0)), None
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Peer:
+    """One end of a pair, whose options are noted."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.connected, self.options = connected, list[Any]()
+
+    def setblocking(self, blocking: bool) -> None:
+        self.options.append(blocking)
+
+    def setsockopt(self, *words: int) -> None:
+        self.options.append(words)
+
+    def close(self) -> None:
+        self.connected.close()
+
+
+class Readers:
+    """A loop whose calls are noted."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda what, *_: self.log.append((name, what))
+
+
+def test_peers_are_taken_until_none_waits_and_ended_with_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, peers, closed = Readers(), Peers(3), list[str]()
+    monkeypatch.setattr(
+        "tonnage.bench.exact_server.Alarm",
+        lambda loop, ring: SimpleNamespace(close=lambda: closed.append("alarm")),
+    )
+    server = ExactServer(loop, Schedule())  # type: ignore[arg-type]
+    assert server.port > 0
+    assert loop.log == [("add_reader", server._socket)]
+    with contextlib.closing(server._socket) as listening:
+        assert not listening.getblocking()
+        assert listening.getsockname() == ("127.0.0.1", server.port)
+    server._socket = peers  # type: ignore[assignment]
+    server._accept()
+    taken = [what for name, what in loop.log[1:] if name == "add_reader"]
+    assert len(taken) == len(server._connections) == 3
+    for peer in taken:
+        assert peer.options == [False, (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+    first = next(iter(server._connections))
+    first.close()
+    assert len(server._connections) == 2
+    server.close()
+    assert (server._connections, peers.closed, closed) == (set(), 1, ["alarm"])
+    assert ("remove_reader", peers) in loop.log
+    assert [peer.connected.fileno() for peer in taken] == [-1] * 3
+    for _, theirs in peers.pairs:
+        theirs.close()
+
+
+def test_no_more_than_256_peers_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tonnage.bench.exact_server.Connection", lambda *_: object())
+    server = object.__new__(ExactServer)
+    server._loop, server._connections = None, set()  # type: ignore[assignment]
+    peer = SimpleNamespace(setblocking=lambda _: None, setsockopt=lambda *_: None)
+    server._socket = SimpleNamespace(accept=lambda: (peer, None))  # type: ignore[assignment]
+    server._accept()
+    assert len(server._connections) == 256
+
+
+@pytest.mark.parametrize("ends", [None, signal.SIGTERM, signal.SIGINT])
+def test_a_server_says_where_it_listens_and_ends_by_a_signal_or_its_time(
+    ends: signal.Signals | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    made: list[Any] = []
+
+    def listening(loop: Any, schedule: Schedule, *, host: str, port: int) -> Any:
+        made.append((schedule, host, port))
+        return SimpleNamespace(port=77, close=lambda: made.append("closed"))
+
+    def says(words: str, *, flush: bool) -> None:
+        said.append(words)
+        assert flush
+        if ends is not None:
+            os.kill(os.getpid(), ends)
+
+    monkeypatch.setattr("tonnage.bench.exact_server.ExactServer", listening)
+    monkeypatch.setattr("builtins.print", says)
+    began = time.monotonic()
+    serve(Schedule(tokens=3), host="127.0.0.1", port=5, seconds=0.01 if ends is None else 20.0)
+    assert time.monotonic() - began < 10
+    assert made == [(Schedule(tokens=3), "127.0.0.1", 5), "closed"]
+    assert said == ["listening on http://127.0.0.1:77"]
+
+
+@pytest.mark.parametrize("line", ["listening on http://127.0.0.1:7\n", "Traceback\n", ""])
+def test_a_server_of_its_own_process_is_ended_with_the_block(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[Any] = []
+    pipe = SimpleNamespace(readline=lambda: line, close=lambda: log.append("closed"))
+    process = SimpleNamespace(
+        stdin=pipe,
+        stdout=pipe,
+        terminate=lambda: log.append("terminated"),
+        wait=lambda timeout: log.append(("waited", timeout)),
+    )
+
+    def popen(command: list[str], **how: Any) -> Any:
+        log.append(command)
+        log.append(how)
+        return process
+
+    monkeypatch.setattr("tonnage.bench.exact_server.subprocess.Popen", popen)
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    schedule = Schedule(tokens=3, fault="cut")
+    good = line.startswith("listening")
+    refused = pytest.raises(TonnageError, match="did not start")
+    with nullcontext() if good else refused, exact_server(schedule, seconds=5.0) as url:
+        assert (url, len(log)) == ("http://127.0.0.1:7", 2)
+    command, how, *rest = log
+    assert command[:3] == [sys.executable, "-m", "tonnage.bench.exact_server"]
+    assert (json.loads(command[3]), command[4:]) == (asdict(schedule), ["5.0"])
+    assert (how["stdin"], how["stdout"], how["text"]) == (subprocess.PIPE, subprocess.PIPE, True)
+    paths = how["env"]["PYTHONPATH"].split(os.pathsep)
+    assert (Path(paths[0]) / "tonnage" / "bench" / "exact_server.py").is_file()
+    assert paths[1:] == ["/elsewhere"]
+    assert rest == ["terminated", ("waited", 30), "closed", "closed"]

@@ -9,6 +9,7 @@ import time
 import types
 from email.message import Message
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -470,3 +471,99 @@ def test_the_counter_of_each_cpu_package_in_joules(
 def test_a_line_that_is_no_sample_ends_no_page() -> None:
     page = "vllm:a_bucket 1\nvllm:c x\nvllm:d\nother 1\nvllm:b 1"
     assert samples(page) == {"vllm:b": 1.0}
+
+
+def test_pages_and_gpus_are_read_at_the_beginning_again_and_again_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Times count from the beginning of the run; one who waits five times reads six times."""
+    clock = types.SimpleNamespace(now=1_000)
+    pages: list[str] = []
+    waits: list[float] = []
+
+    def fetched(url: str) -> str:
+        clock.now += 10
+        pages.append(url)
+        return f"vllm:{url} {len(pages)}\nother 1"
+
+    monkeypatch.setattr("tonnage.bench.scrape.fetch", fetched)
+    monkeypatch.setattr(
+        "tonnage.bench.scrape.time", types.SimpleNamespace(monotonic_ns=lambda: clock.now)
+    )
+    gpus: Any = types.SimpleNamespace(samples=lambda: {"nvml:a": 5.0})
+    scraper = Scraper(("x", "y"), gpus=gpus, every_s=0.25)
+    scraper._start_ns = 900
+    scraper._stop = types.SimpleNamespace(  # type: ignore[assignment]
+        wait=lambda seconds: waits.append(seconds) or len(waits) == 2
+    )
+    scraper._read()
+    assert pages == ["x", "y"] * 3
+    assert waits == [0.25, 0.25]
+    assert scraper.rows == [
+        *((100, "vllm:x", 1.0), (110, "vllm:y", 2.0), (120, "nvml:a", 5.0)),
+        *((120, "vllm:x", 3.0), (130, "vllm:y", 4.0), (140, "nvml:a", 5.0)),
+        *((140, "vllm:x", 5.0), (150, "vllm:y", 6.0), (160, "nvml:a", 5.0)),
+    ]
+    alone = Scraper(("x",))
+    assert (alone._every, alone._gpus, alone.rows) == (1.0, None, [])
+    alone.end()  # before it began
+    alone = Scraper(("x",))
+    alone.begin(types.SimpleNamespace(start_ns=77), None)  # type: ignore[arg-type]
+    alone.seen(None, None)  # type: ignore[arg-type]
+    assert alone._thread is not None
+    assert (alone._start_ns, alone._thread.daemon) == (77, True)
+    alone.end()
+    assert not alone._thread.is_alive()
+    assert [name for _, name, _ in alone.rows] == ["vllm:x"] * 2
+
+
+def test_what_was_read_is_written_row_by_row(tmp_path: Path) -> None:
+    for rows in ([(5, "a", 1.5), (7, "b", 2.0), (9, "a", 3.0)], []):
+        scraper = Scraper(())
+        scraper.rows = list(rows)
+        scraper.write(tmp_path / "m.parquet")
+        table = pq.read_table(tmp_path / "m.parquet").to_pydict()
+        assert list(zip(*table.values(), strict=True)) == rows
+        assert list(table) == ["time_ns", "name", "value"]
+
+
+@pytest.mark.parametrize(
+    ("there", "kind"),
+    [
+        ((True, False, True), "amdsmi"),
+        ((True, False, False), "amdsmi"),
+        ((True, True, True), "nvml"),
+        ((True, True, False), "amdsmi"),
+        ((False, False, True), "nvml"),
+        ((False, True, True), "nvml"),
+        ((False, False, False), None),
+    ],
+)
+def test_whose_gpus_are_read(
+    there: tuple[bool, bool, bool],
+    kind: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By AMD's driver, NVIDIA's and NVIDIA's library: AMD's where its driver is loaded, unless NVIDIA's is too and its library is there."""
+    for name, loaded in (("AMD_DRIVER", there[0]), ("NVIDIA_DRIVER", there[1])):
+        path = tmp_path / name
+        if loaded:
+            path.mkdir()
+        monkeypatch.setattr(f"tonnage.bench.scrape.{name}", path)
+    monkeypatch.setitem(sys.modules, "pynvml", library() if there[2] else None)
+    monkeypatch.setitem(sys.modules, "amdsmi", amd_library())
+    if kind is None:
+        with pytest.raises(InputError, match="gpu_metrics: needs the package nvidia-ml-py"):
+            DriverGpus()
+        return
+    gpus = DriverGpus()
+    names = {
+        "amdsmi": ("AMD Instinct MI300X",) * 2,
+        "nvml": ("NVIDIA H100", "NVIDIA H200"),
+    }
+    assert gpus.gpus == names[kind]
+    monkeypatch.setattr("tonnage.bench.scrape.RAPL", tmp_path)
+    read = gpus.samples()
+    assert {name.partition(":")[0] for name in read} == {kind}
+    assert {name.partition("{")[2] for name in read} == {'gpu="0"}', 'gpu="1"}'}

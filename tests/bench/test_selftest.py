@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
 import time
 from array import array
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.answering import answering
 from tests.bench.live import question, run
 from tests.bench.records import MS, SEEN, record
 from tonnage.bench import measure
-from tonnage.bench.connection import parse_url
+from tonnage.bench.connection import parse_url, request_head
+from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.receiver import HELD_UP_NS
 from tonnage.bench.selftest import _compared, self_test, server_log
@@ -117,3 +122,51 @@ def test_the_client_next_to_the_server_s_own_stamps_by_hand() -> None:
     )
     failed = replace(requests, status=np.full(count, 3))
     assert _compared(8, failed, observed, log).ttft_ms == 0.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "streams", "count"), [({}, 64, 192), ({"streams": 5, "requests": 7}, 5, 7)]
+)
+def test_a_self_test_sends_this_load_to_a_server_of_its_own(
+    asked: dict[str, int], streams: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[Any] = []
+
+    def measuring(setup: Any, load: Any, writer: Any) -> Any:
+        log.append((setup, load))
+        return SEEN
+
+    url = "http://127.0.0.1:7"
+    for name, value in {
+        "exact_server": lambda schedule: log.append(schedule) or nullcontext(url),
+        "measure": measuring,
+        "server_log": lambda url: f"log of {url}",
+        "_compared": lambda *words: words,
+    }.items():
+        monkeypatch.setattr(f"tonnage.bench.selftest.{name}", value)
+    found: Any = self_test(**asked)
+    assert (found[0], found[2:]) == (streams, (SEEN, f"log of {url}"))
+    assert len(found[1]) == 0
+    schedule, (setup, load) = log
+    assert schedule == Schedule()
+    assert (setup.target, setup.endpoint) == (
+        parse_url(url),
+        find_endpoint("chat", model="exact"),
+    )
+    assert setup.head == request_head(parse_url(url), "/v1/chat/completions")
+    assert (setup.prompts.seed, setup.prompts.exact) == (0, False)
+    assert (len(load), load.concurrency, load.due_ns) == (count, streams, None)
+    assert (set(load.isl.tolist()), set(load.osl.tolist())) == ({200}, {64})
+
+
+def test_the_log_of_a_server_is_a_table_of_five_columns() -> None:
+    rows: list[list[int]] = [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
+
+    def reply(path: str, headers: Any, data: bytes) -> tuple[int, bytes]:
+        assert path == "/log"
+        return 200, json.dumps({"requests": rows}).encode()
+
+    with answering(reply) as url:
+        assert server_log(url).tolist() == rows
+        rows.clear()
+        assert server_log(url).shape == (0, 5)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +20,7 @@ from tonnage.errors import InputError
 from tonnage.gateway import balancer, haproxy, server, settings
 from tonnage.gateway.balancer import Asked, Backend, Balancer
 from tonnage.gateway.haproxy import configuration, whole_weights
-from tonnage.gateway.server import Gateway, _listening
+from tonnage.gateway.server import Cut, Gateway, _listening
 from tonnage.gateway.settings import Limits, Settings
 
 
@@ -356,3 +358,116 @@ def test_a_configuration_of_three_kinds_line_by_line() -> None:
         "    server-template kind-3- 2 $C:1 weight 128\n"
     )
     assert "    balance random(2)\n" in text
+
+
+async def test_backends_are_checked_before_the_gateway_serves_and_while_it_does() -> None:
+    gateway = made(3)
+    log: list[Any] = []
+    first, second, third = gateway.backends
+
+    async def check(backend: Backend) -> None:
+        log.append(("check", backend.name))
+        backend.up = backend is not second
+
+    async def listed(backend: Backend) -> None:
+        log.append(("list", backend.name))
+
+    async def watch(backend: Backend) -> None:
+        log.append(("watch", backend.name))
+        try:
+            await asyncio.sleep(60)
+        finally:
+            log.append(("left", backend.name))
+
+    async def closed() -> None:
+        log.append("closed")
+
+    gateway._check, gateway._list, gateway._watch = check, listed, watch  # type: ignore[method-assign]
+    gateway._pool = SimpleNamespace(aclose=closed)  # type: ignore[assignment]
+    names = [backend.name for backend in (first, second, third)]
+    async with gateway.watching():
+        await asyncio.sleep(0)
+        assert log == [
+            *(("check", name) for name in names),
+            *(("list", name) for name in (names[0], names[2])),
+            *(("watch", name) for name in names),
+        ]
+        log.clear()
+    assert log == [*(("left", name) for name in names), "closed"]
+
+
+async def test_a_gateway_is_served_with_its_limits_until_the_block_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    servers: list[Any] = []
+    silenced: list[Any] = []
+
+    class Server:
+        def __init__(self, config: Any) -> None:
+            self.config, self.should_exit, self.force_exit = config, False, False
+            servers.append(self)
+
+        async def serve(self, *, sockets: list[Any]) -> None:
+            self.sockets = sockets
+            while not self.should_exit:
+                await asyncio.sleep(0.001)
+
+    monkeypatch.setattr("tonnage.gateway.server.uvicorn.Config", lambda app, **how: (app, how))
+    monkeypatch.setattr("tonnage.gateway.server.uvicorn.Server", Server)
+    monkeypatch.setattr("tonnage.gateway.server.silence_ended_requests", silenced.append)
+    limits = Limits(keep_alive_s=7, drain_s=3)
+    asked = Settings(backends=(), port=0, limits=limits)
+    async with server.gateway(asked) as running:
+        await asyncio.sleep(0.002)
+        [serving] = servers
+        app, how = serving.config
+        assert app is running.gateway.app
+        assert how == {
+            "http": server.BoundedStrictHeaders,
+            "ws": "none",
+            "log_level": "error",
+            "access_log": False,
+            "lifespan": "off",
+            "backlog": 4_096,
+            "server_header": False,
+            "date_header": False,
+            "timeout_keep_alive": 7,
+            "timeout_graceful_shutdown": 3,
+        }
+        [listening] = serving.sockets
+        assert listening.getsockname() == ("127.0.0.1", running.port)
+        assert (silenced, running.serving.done()) == ([Cut], False)
+    assert (serving.should_exit, serving.force_exit, running.serving.done()) == (True, True, True)
+    assert listening.fileno() == -1
+
+
+def test_a_gateway_says_when_it_is_ready_and_leaves_signals_to_its_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[Any] = []
+
+    @asynccontextmanager
+    async def running(asked: Settings) -> AsyncIterator[Any]:
+        log.append(asked)
+        gateway = made(2)
+        gateway.backends[1].fault = "no connection"
+        serving = asyncio.get_running_loop().create_future()
+        serving.set_result(None)
+        yield server.Running(gateway=gateway, serving=serving, port=9)  # type: ignore[arg-type]
+
+    def ready(port: int, faults: Any) -> None:
+        ignored = [signal.getsignal(n) == signal.SIG_IGN for n in (signal.SIGINT, signal.SIGTERM)]
+        log.append((port, faults, ignored))
+
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr("tonnage.gateway.server.gateway", running)
+    monkeypatch.setattr(
+        "tonnage.bench.connection.more_descriptors", lambda: log.append("descriptors")
+    )
+    try:
+        server.serve(Settings(backends=()), ready)
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    faults = {"h:8001": "", "h:8002": "no connection"}
+    assert log == ["descriptors", Settings(backends=()), (9, faults, [True, True])]

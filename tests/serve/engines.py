@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,20 @@ from tonnage.spec.lengths import Lengths
 STEP_S = 0.004
 """Every step of the engine takes this long."""
 
+
 KNOBS = knobs_of(4, 256, prefix_caching=False)
 
 
-def engine(kv_blocks: int = 200) -> CachedEngine:
+def engine(kv_blocks: int = 200, *, prefix_caching: bool = False) -> CachedEngine:
     """An engine of four slots."""
     c = np.zeros(COEFFICIENTS)
     c[NORM], c[HOST_STEP] = 1.0, STEP_S
     return CachedEngine(
-        EngineSpec(step=StepModel(coefficients=c, frontend_s=0.0), knobs=KNOBS, blocks=kv_blocks)
+        EngineSpec(
+            step=StepModel(coefficients=c, frontend_s=0.0),
+            knobs=replace(KNOBS, prefix_caching=prefix_caching),
+            blocks=kv_blocks,
+        )
     )
 
 

@@ -8,10 +8,13 @@ import pytest
 
 from tests.questions import best, contenders, question
 from tonnage.errors import InputError
+from tonnage.plan.candidate import Identity
+from tonnage.plan.limit import Breach, limit_of
 from tonnage.plan.reason import BrokenAtAnyLoad, NotSure
-from tonnage.sizing.estimate import Estimate, estimates
+from tonnage.sizing.estimate import Estimate, _key, estimates
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.trial import MARGIN
+from tonnage.spec.deployment import parse_limit
 
 SEVERAL = {"gpu": "l40s,h100", "tp": "1,2", "peak_rps": 900}
 
@@ -100,3 +103,46 @@ def test_nothing_is_estimated_where_no_closed_form_speaks_and_bad_questions_are_
     assert estimates(question(load="closed"), Runs()) == ()
     with pytest.raises(InputError):
         estimates(question(isl=100_000, osl=100_000), Runs())
+
+
+def estimate(gpus: int, systems: int, exact: float, value_ms: float | None = None) -> Estimate:
+    limit = limit_of(parse_limit("ttft", "p95<=500ms"))
+    return Estimate(
+        deployment=Identity(gpu="g", precision="fp8", tp=1, engine="e"),
+        system="s",
+        systems=systems,
+        systems_exact=exact,
+        gpus=gpus,
+        requests_per_second=1.0,
+        ttft_ms=1.0,
+        tpot_ms=1.0,
+        confidence=0.8,
+        breach=None if value_ms is None else Breach(limit=limit, value_ms=value_ms or None),
+    )
+
+
+def test_estimates_come_by_their_gpus_and_then_by_how_much_of_these_they_take() -> None:
+    """Of eight GPUs a half, three quarters of one system, 1.5 of two of four; then the nearest of
+    those that break a limit, by its share."""
+    in_order = [
+        estimate(8, 1, 0.5),
+        estimate(8, 2, 1.1),
+        estimate(8, 1, 0.6),
+        estimate(8, 2, 1.5),
+        estimate(16, 2, 0.1),
+        estimate(0, 0, 0.0, 0.0),
+        estimate(0, 0, 0.0, 600.0),
+        estimate(0, 0, 0.0, 900.0),
+    ]
+    assert sorted([*in_order[4:], *in_order[:4]], key=_key) == in_order
+    assert [_key(one) for one in in_order] == [
+        (0, 8, 4.0),
+        (0, 8, 4.4),
+        (0, 8, pytest.approx(4.8)),
+        (0, 8, 6.0),
+        (0, 16, pytest.approx(0.8)),
+        (1, 0.0),
+        (1, 600 / in_order[6].breach.limit.seconds),
+        (1, 900 / in_order[7].breach.limit.seconds),
+    ]
+    assert _key(estimate(0, 0, 0.0)) == (0, 0, 0.0)

@@ -4,13 +4,15 @@ kind of hardware."""
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.questions import question
 from tonnage import api
 from tonnage.errors import InputError
-from tonnage.perf.memory import memory_plan
+from tonnage.perf.memory import memory_plan, weight_bytes
 from tonnage.perf.prediction_error import regime_of
 from tonnage.report.facts import formats
 from tonnage.report.plans.plan_document import full_text, report
@@ -23,9 +25,13 @@ from tonnage.sizing.precisions import (
     Work,
     _deployment,
     _fewest,
+    _gain,
     _mean,
+    _run_seconds,
+    _seconds,
     band,
     format_gains,
+    lacking,
 )
 from tonnage.spec.catalog import find_gpu, find_model, gpus
 from tonnage.spec.catalog.accuracy import trade_offs
@@ -211,3 +217,116 @@ def test_the_mean_of_gains_is_geometric() -> None:
     slow = Work(token={1: 6.0, 4: 8.0}, run={1: 9.0}, prompt=10.0)
     fast = Work(token={1: 3.0, 4: 2.0}, run={1: 6.0}, prompt=4.0)
     assert slow.over(fast) == Work(token={1: 2.0, 4: 4.0}, run={1: 1.5}, prompt=2.5)
+
+
+def test_formats_are_compared_on_as_many_gpus_as_are_asked_for() -> None:
+    """On 80 GB a model of 70 billion parameters takes four GPUs in 16 bits."""
+    model, gpu = find_model("llama-3.1-70b"), find_gpu("h100-sxm-80gb")
+    fewest, _ = format_gains(model, gpu, "vllm")
+    assert fewest.parallelism.tp == _fewest(fewest).parallelism.tp == 4
+    asked, found = format_gains(model, gpu, "vllm", tp=8)
+    assert (asked.parallelism.tp, asked.precision.name) == (8, "fp16")
+    assert [one.precision.name for one in found] == [
+        *(name for name in PRECISIONS if name not in ("fp16", "bf16")),
+        "fp8+2:4",
+    ]
+    by_name = {one.precision.name: one for one in found}
+    assert by_name["fp8"].weight_gb == weight_bytes(_deployment(model, gpu, "vllm", "fp8", 8)) / 1e9
+    assert by_name["fp8"].weight_gb == pytest.approx(70.55 / 8, rel=0.05)
+    assert by_name["awq"].weight_gb < by_name["fp8"].weight_gb
+    assert by_name["fp8"].generations == tuple(
+        dict.fromkeys(one.arch for one in gpus() if one.supports(PRECISIONS["fp8"]))
+    )
+    assert not by_name["fp8+2:4"].native
+    assert by_name["fp8"].published == trade_offs(PRECISIONS["fp8"])
+    sparse = by_name["fp8+2:4"].precision
+    assert sparse.sparse
+    assert by_name["fp8+2:4"].published == trade_offs(sparse)
+
+
+def test_gains_are_ratios_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 1 ms for each prompt token and 1 s for a decode step with its batch; 2,048 prompt
+    tokens are a step of their own up to 4,096."""
+    calls: list[tuple[int, ...]] = []
+
+    def seconds(c: Any, *counts: int) -> float:
+        calls.append(counts)
+        return c * (counts[0] / 1e3 + (counts[2] > 0))
+
+    monkeypatch.setattr("tonnage.sizing.precisions.step_seconds", seconds)
+    # two prompts a step: of five there are three steps, and then 127 steps of all
+    assert _run_seconds(1.0, 5, 4_100) == pytest.approx(5 * 2.048 + 127)  # type: ignore[arg-type]
+    square = 2_048 * 2_048
+    assert [counts[:3] for counts in calls[:3]] == [(4_096, 2, 0), (4_096, 2, 0), (2_048, 1, 0)]
+    assert [counts[3] for counts in calls[:3]] == [2 * square, 2 * square, square]
+    assert calls[3] == (0, 0, 5, 0, 5 * 2_049)
+    assert calls[-1] == (0, 0, 5, 0, 5 * (2_048 + 127))
+    assert len(calls) == 3 + 127
+    calls.clear()
+    assert _run_seconds(1.0, 2, 100) == pytest.approx(2 * 2.048 + 127)  # type: ignore[arg-type]
+    assert [counts[:2] for counts in calls[:2]] == [(2_048, 1), (2_048, 1)]
+    calls.clear()
+    deployment = SimpleNamespace(knobs=SimpleNamespace(max_num_tokens=4_096))
+    step = SimpleNamespace(coefficients=2.0)
+    monkeypatch.setattr("tonnage.sizing.precisions.step_model", lambda of: step)
+    work = _seconds(deployment)  # type: ignore[arg-type]
+    batches = (1, 4, 16, 64)
+    assert work == Work(
+        token=dict.fromkeys(batches, 2.0),
+        run={batch: pytest.approx(2 * (batch * 2.048 + 127)) for batch in batches},
+        prompt=pytest.approx(2 * 2.048),
+    )
+    assert calls[:4] == [(0, 0, batch, 0, batch * 2_048) for batch in batches]
+    assert calls[-1] == (2_048, 1, 0, square, 0)
+
+
+@pytest.mark.parametrize("lacks", ["", "no units"])
+@pytest.mark.parametrize("eights", [True, False])
+def test_a_format_on_a_deployment(
+    lacks: str, eights: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens of small batches are 2 and 8 times as fast, requests of large ones 1.1 times; 8 bits
+    make 3 and 1.5 of these."""
+    module = "tonnage.sizing.precisions"
+    deployment = _deployment(find_model("llama-3.1-8b"), find_gpu("h100"), "vllm", "fp8", 1)
+    small, large = (1, 4), (16, 64)
+    work = Work(
+        token={1: 2.0, 4: 8.0, 16: 0.5, 64: 0.5}, run={16: 1.1, 64: 1.1, 1: 9.0, 4: 9.0}, prompt=1.0
+    )
+    slow: Any = SimpleNamespace(over=lambda fast: work if fast == "fast" else None)
+    eight = Work(token=dict.fromkeys(small, 3.0), run=dict.fromkeys(large, 1.5), prompt=1.0)
+    monkeypatch.setattr(f"{module}.lacking", lambda of: lacks)
+    monkeypatch.setattr(f"{module}._seconds", lambda of: "fast")
+    monkeypatch.setattr(f"{module}.weight_bytes", lambda of: 8e9)
+    monkeypatch.setattr(f"{module}.marks", lambda of: ("mark",))
+    monkeypatch.setattr(f"{module}.unfitted_formats_of", lambda of: (("part", "source"),))
+    monkeypatch.setattr(f"{module}.trade_offs", lambda of: ("published",))
+    found = _gain(deployment, slow, eight if eights else None)
+    assert (found.precision, found.lacks, found.weight_gb) == (deployment.precision, lacks, 8.0)
+    assert found.published == ("published",)
+    assert not found.native
+    if lacks:
+        assert (found.gain, found.small, found.large) == (None, None, None)
+        assert found.marks == found.unfitted == ()
+        return
+    # 4 is more than 1.03 times 3, or than of itself not
+    assert (found.gain, found.small, found.large) == (work, "high" if eights else "medium", "none")
+    assert (found.marks, found.unfitted) == (("mark",), (("part", "source"),))
+
+
+def test_what_a_format_lacks_is_of_the_gpu_or_of_the_engine() -> None:
+    model = find_model("llama-3.1-8b")
+    on = {
+        gpu: lacking(_deployment(model, find_gpu(gpu), "nim-2024", "fp8", 1))
+        for gpu in ("a100", "h100")
+    }
+    assert on == {"a100": "Ampere has no FP8 matrix units", "h100": ""}
+    old = _deployment(model, find_gpu("b200"), "nim-2024", "mxfp4", 1)
+    assert lacking(old) == "nim-2024 has no mxfp4"
+    assert (NONE_BELOW, HIGH_FROM) == (1.2, 1.03)
+    assert [band(gain, 2.0) for gain in (1.19, 1.2, 2.05, 2.06)] == [
+        "none",
+        "medium",
+        "medium",
+        "high",
+    ]

@@ -403,6 +403,9 @@ def test_the_lowest_confidence_that_no_number_reaches_says_what_does(
     assert missing.confidence == 0.9
 
 
+SOURCES = ("first source", "second source")
+
+
 @pytest.mark.parametrize(
     ("level", "fewer", "saves"),
     [
@@ -423,6 +426,10 @@ def test_a_narrow_cache_has_to_save_something_at_the_same_confidence(
 ) -> None:
     gpus_exact, gpus = fewer
     search, chosen = four
+    losses = [
+        replace(loss, source=source) for loss, source in zip(cache_losses(), SOURCES, strict=True)
+    ]
+    monkeypatch.setattr("tonnage.sizing.sensitivity.cache_losses", lambda: losses)
     ready = chosen.ready
     found = {"systems": 3, "gpus": gpus, "gpus_exact": gpus_exact, "ready": ready}
     asked = answers(monkeypatch, level=level, **found)
@@ -433,6 +440,8 @@ def test_a_narrow_cache_has_to_save_something_at_the_same_confidence(
         assert (narrow.systems, narrow.gpus) == (4, gpus)
         assert narrow.systems_exact == gpus_exact / 8
         assert narrow.system == "dgx-h100"
+        assert (narrow.deployment, narrow.source) == (ready.trial.identity, "first source")
+        assert narrow.times == 1.0  # FP8 keeps it in 8 bits there
         for loss, published in zip(narrow.losses, cache_losses(), strict=True):
             percent = published.percent.values()
             assert (loss.least, loss.most) == (min(percent), max(percent))

@@ -68,8 +68,6 @@ class WallClock:
         return (self._now_ns() - self.moment_ns(at)) / NS_PER_S
 
 
-KEPT = 4_096  # Requests after which ended ones are forgotten
-KEPT_TOKENS = 500_000  # Tokens of their prompts after which they are, at some 50 bytes each
 # Takes output tokens and the status of the request after them, when its client has them
 Deliver = Callable[[int, int], None]
 
@@ -93,14 +91,12 @@ class Instance:
         self._deliver: dict[int, Deliver] = {}
         self._ring_at: Callable[[int], None] | None = None
         self._late: Callable[[float], None] | None = None
-        # when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``
+        # when each request that has not ended had a slot first, in seconds of ``time.monotonic``
         self.slot_at: dict[int, float] = {}
         # when the engine made what is being handed out, in picoseconds of its time
         self.handing_at = 0
         self._without: set[int] = set()
         self._begun: set[int] = set()
-        # requests, and tokens of prompts since the last were forgotten
-        self._taken = self._tokens = 0
 
     def wakes_by(self, ring_at: Callable[[int], None], late: Callable[[float], None]) -> None:
         """Let ``ring_at`` set an alarm, whose ring calls ``wake``; ``late`` takes the wall-clock
@@ -141,11 +137,6 @@ class Instance:
         ``content`` are its tokens, None for some that it shares with nobody; where it is
         ``received``, its KV cache and first token come from another engine then.
         """
-        self._taken += 1
-        self._tokens += isl
-        if self._taken % KEPT == 0 or self._tokens > KEPT_TOKENS:
-            self._tokens = 0
-            self.engine.forget()
         if self.engine.watched is not None:
             unshared = Content(
                 ids=[0] * isl, salt=f"of request {number} alone", later=lambda place: 0
@@ -162,11 +153,14 @@ class Instance:
         self.wake()
 
     def cancel(self, number: int) -> bool:
-        """Let go of a request whose client has left; False if it had ended."""
+        """Let go of a request that has ended, or whose client has left, and forget it; False if it
+        had ended.
+        """
         self._deliver.pop(number, None)
         self._without.discard(number)
         self._begun.discard(number)
         live = self.member.cancel(number)
+        self.engine.forget(number)
         if live:
             self.wake()
         return live

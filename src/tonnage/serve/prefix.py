@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -102,9 +102,9 @@ class LiveContents:
         self._rows[number] = row
         self._fill(row)
 
-    def keep(self, numbers: Container[int]) -> None:
-        """Forget all but these requests."""
-        self._rows = {number: row for number, row in self._rows.items() if number in numbers}
+    def forget(self, number: int) -> None:
+        """Let go of a request's tokens."""
+        self._rows.pop(number, None)
 
     def of(self, number: int) -> tuple[list[int], list[int]]:
         """The names of a request's full blocks and the tokens up to which they reach; the last one
@@ -314,13 +314,11 @@ class CachedEngine(Engine):
             return 0 if job is None else job.preemptions
         return self._preempted + sum(job.preemptions for job in self.jobs.values())
 
-    def forget(self) -> int:
-        """Drop the requests that have ended; how many."""
-        ended = [number for number, job in self.jobs.items() if job.ended]
-        for number in ended:
-            self._preempted += self.jobs.pop(number).preemptions
-        self.live.keep(self.jobs)
-        return len(ended)
+    def forget(self, number: int) -> None:
+        """Drop a request that has ended; its preemptions still count."""
+        self._preempted += self.preemptions(number)
+        self.jobs.pop(number, None)
+        self.live.forget(number)
 
     @property
     def tokens_per_block(self) -> int:

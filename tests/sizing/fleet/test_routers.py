@@ -11,15 +11,18 @@ import pytest
 from tests.deployments import knobs_of
 from tests.questions import question
 from tests.sizing.pooled import ASKED, pooled
-from tests.sizing.search.contenders import IDENTITY, asked_for, carrying, sized_of
+from tests.sizing.search.contenders import IDENTITY, asked_for, carrying, ready_of, sized_of
+from tonnage.plan.sensitivity import PrefixCache
 from tonnage.results.metrics import Latencies
 from tonnage.sizing.fleet import routers
 from tonnage.sizing.fleet.routers import pools_instead, together_instead
 from tonnage.sizing.loads.confidence import Slowdown
+from tonnage.sizing.loads.fleet_check import Replayed
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.runs import Runs
-from tonnage.sizing.question import Question
+from tonnage.sizing.question import Pools, Question
 from tonnage.sizing.search.deployment_capacity import Sized
+from tonnage.sizing.search.objectives import FewestGpus
 from tonnage.sizing.search.search import Search
 
 
@@ -285,3 +288,201 @@ def test_what_a_deployment_needs_without_its_prefix_cache(
     (row,) = rows
     without = replace(knobs, prefix_caching=False)
     assert (row.instance, row.trial.deployment.knobs) == ((without, "traffic"), without)
+
+
+@pytest.mark.parametrize("without", [(7, 3.5), None])
+@pytest.mark.parametrize("other", ["random", ""])
+def test_what_the_prefix_caches_of_a_choice_find(
+    without: tuple[int, float] | None, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fleet of twelve instances finds a third, behind another router a tenth, and one instance by
+    itself half of the tokens."""
+    asked = asked_for(400.0, sharing=sharing_of(), router="session", seed=5, spare=2)
+    instance = SimpleNamespace(
+        knobs=SimpleNamespace(prefix_caching=True),
+        requests_of=lambda rate, care: (rate, care),
+        open=lambda rate, requests, seed: (rate, requests, seed),
+    )
+    contender = SimpleNamespace(instance=instance, question=asked)
+    best = SimpleNamespace(
+        contender=contender, instances=12, as_predicted=SimpleNamespace(rate=8.0)
+    )
+    looked: list[Any] = []
+    stubs: dict[str, Any] = {
+        "hit_rate": lambda record: looked.append(record) or 0.5,
+        "_in_fleet": lambda of, count, router: (0.3 if router == "session" else 0.1, count - 2),
+        "_opposite_router": lambda question, count: other if count == 12 else "wrong",
+        "_rule": lambda question, count: f"rule of {count}",
+        "without_cache": lambda best: without,
+        "shared_in_words": lambda question: "words",
+    }
+    for name, stub in stubs.items():
+        monkeypatch.setattr(f"tonnage.sizing.fleet.routers.{name}", stub)
+    assert routers.prefix_cache(best) == PrefixCache(
+        shares="words",
+        hit_rate=0.3,
+        router="session",
+        shared_out_as="rule of 12",
+        instances=12,
+        simulated_instances=10,
+        one_instance=0.5,
+        other_router=other,
+        other_hit_rate=0.1 if other else None,
+        without_systems=None if without is None else 9,
+        without_requests_per_second_per_instance=None if without is None else 3.5,
+    )
+    assert looked == [(8.0, (8.0, QUICK), 5)]
+    instance.knobs.prefix_caching = False
+    assert routers.prefix_cache(best) is None
+    instance.knobs.prefix_caching = True
+    contender.question = replace(asked, sharing=None)
+    assert routers.prefix_cache(best) is None
+
+
+@pytest.mark.parametrize("recording", [None, "recording"])
+def test_the_hit_rate_of_a_fleet_is_that_of_its_record(
+    recording: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a recording all instances are simulated, and of drawn prompts some."""
+    made: list[Any] = []
+
+    def record(*what: Any, replayed: Any) -> Any:
+        made.append((*what, replayed))
+        return ("record", len(made)), "and more"
+
+    stubs: dict[str, Any] = {
+        "fleet_record": record,
+        "hit_rate": lambda record: record[1] / 8,
+        "simulated_of": lambda instance, count, rate: count - 1,
+    }
+    for name, stub in stubs.items():
+        monkeypatch.setattr(f"tonnage.sizing.fleet.routers.{name}", stub)
+    memory: dict[Any, Any] = {}
+
+    def once(key: Any, run: Any) -> Any:
+        memory[key] = run()
+        return memory[key]
+
+    contender = SimpleNamespace(
+        question=SimpleNamespace(recording=recording),
+        instance="instance",
+        load=400.0,
+        runs=SimpleNamespace(once=once),
+    )
+    replayed = None if recording is None else Replayed(recording=recording, lengths=True)  # type: ignore[arg-type]
+    assert routers._in_fleet(contender, 12, "session") == (0.125, 11 if recording is None else 12)  # type: ignore[arg-type]
+    assert list(memory) == [("instance", "shared", 400.0, 12, "session")]
+    assert made == [("instance", 400.0, 12, "session", replayed)]
+
+
+def test_instances_that_do_both_are_as_sure_as_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    found: dict[str, Any] = {"best": SimpleNamespace(level=0.8)}
+
+    def again(search: Any, asked: Any) -> Any:
+        looked.append(asked.pools)
+        return SimpleNamespace(**found)
+
+    monkeypatch.setattr("tonnage.sizing.fleet.routers.again", again)
+    monkeypatch.setattr("tonnage.sizing.fleet.routers._beside_choice", lambda *what: what)
+    asked = asked_for(1.0, pools=object())
+    search: Any = SimpleNamespace(question=asked, aim=FewestGpus())
+    best: Any = SimpleNamespace(level=0.8)
+    assert together_instead(search, best) == (found["best"], best)
+    assert looked == [None]
+    best.level = 0.9
+    assert together_instead(search, best) is None
+    found["best"] = None
+    assert together_instead(search, best) is None
+    search.aim = object()
+    assert together_instead(search, best) is None
+    assert len(looked) == 3
+
+
+@pytest.mark.parametrize(
+    ("spare", "gpus", "level", "looked_at"),
+    [
+        (0, 16, 0.8, ["small", "large"]),
+        (0, 12, 0.8, ["small", "large"]),
+        (0, 8, 0.8, ["small"]),  # a system of eight GPUs is no fewer
+        (1, 16, 0.8, ["small"]),
+        (1, 8, 0.8, None),
+        (0, 16, 0.9, None),
+        (0, 16, None, None),
+    ],
+)
+def test_two_pools_are_looked_at_on_systems_that_could_save(
+    *,
+    spare: int,
+    gpus: int,
+    level: float | None,
+    looked_at: list[str] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kinds = tuple(SimpleNamespace(name=name) for name in ("small", "large"))
+    asked = asked_for(
+        1.0,
+        spare=spare,
+        gpus=kinds,
+        sharing=None,
+        speculation=None,
+        router="random",
+        have="systems",
+        growth_per_month=0.1,
+    )
+    looked: list[Any] = []
+    better = SimpleNamespace(gpus=gpus - 1, level=0.8)
+
+    def pooled(search: Any, of: Any) -> list[str]:
+        looked.append(([gpu.name for gpu in of.gpus], of.pools, of.have, of.growth_per_month))
+        return ["first", "second"]
+
+    def again(search: Any, of: Any) -> Any:
+        looked.append((len(of.gpus), of.pools, of.have, of.growth_per_month))
+        return SimpleNamespace(best=better)
+
+    stubs: dict[str, Any] = {
+        "system_for": lambda question, gpu: SimpleNamespace(gpus=4 if gpu.name == "small" else 8),
+        "_contenders": pooled,
+        "_saves": lambda contender, best: contender == "second",
+        "again": again,
+        "_beside_choice": lambda *what: what,
+    }
+    for name, stub in stubs.items():
+        monkeypatch.setattr(f"tonnage.sizing.fleet.routers.{name}", stub)
+    search: Any = SimpleNamespace(question=asked)
+    best: Any = SimpleNamespace(gpus=gpus, level=level, instances=2)
+    line = pools_instead(search, best)
+    if looked_at is None:
+        assert (line, looked) == (None, [])
+        return
+    assert line == (better, best)
+    assert looked == [(looked_at, Pools(), (), None), (2, Pools(), (), None)]
+
+
+def test_deployments_in_two_pools_come_by_what_closed_forms_allow_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """5 a second on two GPUs, 9 on four, and 16 on eight."""
+    made = [
+        carrying(1.0, gpus, most=most, ready=ready_of(gpus, place=gpus))
+        for gpus, most in ((4, 9.0), (8, 16.0), (2, 5.0))
+    ]
+    for one in made:
+        one.ready.instance.deployment = SimpleNamespace(
+            parallelism=SimpleNamespace(gpus=one.ready.place)
+        )
+    looked: list[Any] = []
+    stubs: dict[str, Any] = {
+        "Ready": SimpleNamespace,
+        "prepare": lambda question, runs: ("prepared", runs),
+        "poolable": lambda question, ready: looked.append(ready) or [SimpleNamespace(), "rejected"],
+        "contenders_of": lambda question, ready, runs: looked.append((len(ready), runs)) or made,
+    }
+    for name, stub in stubs.items():
+        monkeypatch.setattr(f"tonnage.sizing.fleet.routers.{name}", stub)
+    monkeypatch.setattr(type(made[0]), "as_asked", Slowdown(steps=1.0))
+    search: Any = SimpleNamespace(runs="runs")
+    found = routers._contenders(search, asked_for(1.0))
+    assert [one.ready.place for one in found] == [2, 4, 8]
+    assert looked == [("prepared", "runs"), (1, "runs")]
