@@ -226,7 +226,7 @@ def test_the_reader_of_sources_lets_the_rest_pass(source: str) -> None:
     assert faults(ast.parse(source)) == []
 
 
-UNMIRRORED = 64
+UNMIRRORED = 53
 """Modules without a test file of their name; the number may only fall."""
 
 
@@ -234,24 +234,3 @@ def test_tests_of_a_module_are_in_the_file_of_its_name() -> None:
     tested, modules = mirrored()
     assert modules - tested <= UNMIRRORED, "tests/ROOM/test_MODULE.py tests ROOM/MODULE.py"
     assert modules - tested > UNMIRRORED - 10, "lower the number to today's"
-
-
-def test_dataclasses_are_frozen_have_slots_and_take_keywords() -> None:
-    """State, places of fields without a name, and a ``__dict__`` for what is cached are the
-    exceptions: as many as there are may not become more.
-    """
-    options = [
-        (
-            {part.arg: ast.unparse(part.value) for part in decorator.keywords},
-            "cached_property" in ast.unparse(node),
-        )
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
-        for decorator in node.decorator_list
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "dataclass"
-    ]
-    without_slots = [cached for words, cached in options if words.get("slots") != "True"]
-    assert without_slots == [True] * 10
-    assert sum(words.get("frozen") != "True" for words, _ in options) == 38
-    assert sum(words.get("kw_only") != "True" for words, _ in options) == 50

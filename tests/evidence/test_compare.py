@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.step_times import deployment, written
-from tonnage.evidence.compare import compare
-from tonnage.evidence.score import score
+from tonnage.evidence.compare import ModelScores, compare
+from tonnage.evidence.score import ErrorOf, score
 from tonnage.perf.measured_steps import checked_source
 from tonnage.perf.terms import step_model
 from tonnage.sizing.loads.confidence import slower
@@ -70,3 +71,24 @@ def test_rows_that_one_of_them_cannot_price_count_for_none(tmp_path: Path) -> No
     assert [errors["itl_ms"].n for errors in found.errors.values()] == [3, 3]
     (skipped,) = found.reports[str(file)].skipped
     assert "has no step times of" in skipped.reason
+
+
+def test_scores_of_several_models_as_json_name_rows_of_another_kind_where_there_are_any() -> None:
+    error = ErrorOf(mape=3.0, median_ape=2.0, bias=-1.0, n=4)
+    alone = ModelScores(
+        reports={},
+        common=4,
+        errors={"fitted": {"itl_ms": error}},
+        disagreement={"b against a": {"itl_ms": 7.0}},
+        remarks=("One row is left out.",),
+    )
+    document = {
+        "models": {},
+        "common": 4,
+        "errors": {"fitted": {"itl_ms": {"mape": 3.0, "median_ape": 2.0, "bias": -1.0, "n": 4}}},
+        "disagreement": {"b against a": {"itl_ms": 7.0}},
+        "remarks": ["One row is left out."],
+    }
+    assert alone.to_json() == document
+    with_others = replace(alone, apart={"decode pools": alone})
+    assert with_others.to_json() == {**document, "apart": {"decode pools": document}}

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from tonnage.evidence.predict import read_point
 from tonnage.evidence.reasons import HOLDS, QUEUES, cache_group, reason
+from tonnage.perf.pipeline import MARK
+from tonnage.simulator.request import (
+    CONTEXT_TOKENS,
+    DECODE_SEQUENCES,
+    PAIRS_2,
+    PREFILL_SEQUENCES,
+    PREFILL_TOKENS,
+)
 
 REASONS_CLOSED = {
     "model": "llama-3-8b",
@@ -87,3 +96,47 @@ def test_a_queue_decides_what_waits_in_it_and_no_time_between_tokens() -> None:
     slots = queued.instance.knobs.max_batch_size
     many = read_point(REASONS_CLOSED | {"isl": 10, "osl": 10, "concurrency": slots + 1})
     assert f"{slots + 1:,} clients share {slots:,} slots" in reason(many, "ttft_ms", steady=True)
+
+
+@pytest.mark.parametrize(
+    ("load", "metric", "step"),
+    [
+        # prompt tokens and sequences, those that decode, pairs of tokens, and contexts
+        ({"batch": 4}, "ttft_ms", (8_000, 4, 0, 16_000_000, 0)),
+        ({"batch": 4}, "itl_ms", (0, 0, 4, 0, 8_400)),
+        ({"concurrency": 8}, "ttft_p95_ms", (2_000, 1, 7, 4_000_000, 14_700)),
+        ({"concurrency": 8}, "e2e_ms", (0, 0, 8, 0, 16_800)),
+        ({"request_rate": 3.0}, "ttft_ms", (2_000, 1, 0, 4_000_000, 0)),
+        ({"request_rate": 3.0}, "tpot_ms", (0, 0, 1, 0, 2_100)),
+    ],
+)
+def test_the_step_that_explains_a_metric_is_one_of_its_load(
+    load: dict[str, Any], metric: str, step: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts of 2,000 tokens, and half of 200 output tokens in the cache of what decodes."""
+    rows: list[list[int]] = []
+
+    def terms(_: Any, row: Any) -> dict[str, Any]:
+        columns = [PREFILL_TOKENS, PREFILL_SEQUENCES, DECODE_SEQUENCES, PAIRS_2, CONTEXT_TOKENS]
+        rows.append(row[0, columns].tolist())
+        assert row.sum() == sum(rows[-1])
+        return {"weights": [1.0], "arithmetic": [2.0], "host": [0.5]}
+
+    monkeypatch.setattr("tonnage.evidence.reasons.step_terms", terms)
+    monkeypatch.setattr(
+        "tonnage.evidence.reasons.TERMS", {"weights": "W", "arithmetic": "A", "host": "H"}
+    )
+    row = {name: value for name, value in REASONS_CLOSED.items() if name != "concurrency"}
+    words = reason(read_point(row | load), metric, steady=True)
+    of_step = "a step with a prompt" if metric.startswith("ttft") else "a decode step"
+    assert words.split("; ")[-1] == f"57 % of {of_step} is A"
+    assert rows == [list(step)]
+
+
+def test_how_much_of_a_memory_is_weights_and_which_model_is_split_into_stages() -> None:
+    """Llama 2 7B has 6.74 billion weights of two bytes."""
+    words = reason(read_point(REASONS_STATIC), "peak_gpu_memory_gb", steady=True)
+    assert words.split("; ")[-1] == "13 GB of it are weights, the rest cache and workspace"
+    assert MARK not in words
+    staged = read_point(REASONS_CLOSED | {"model": "llama-3-70b", "tp": 4, "pp": 2})
+    assert MARK in reason(staged, "itl_ms", steady=True).split("; ")

@@ -298,7 +298,8 @@ def test_requests_at_a_rate_are_as_many_as_are_in_flight(rate: float, more: floa
         | {"request_rate": rate, "e2e_ms": 2_000.0, "ttft_ms": 50.0}
         | {"itl_ms": 16.0 if rate > 1 else 8.0},
     ]
-    found = sample.starts(rows)
+    half_known = OWN_ROW | {"concurrency": 0.1, "ttft_ms": 1.0}
+    found = sample.starts([half_known, *rows])
     assert found["sequence_s"] == pytest.approx(sample.SEQUENCE * more)
     assert found["frontend_s"] == pytest.approx(0.1 * (0.04 if rate > 1 else 0.05))
 
@@ -378,3 +379,17 @@ def test_a_vector_of_logarithms_and_the_factors_of_a_file_turn_into_each_other()
     terms = made.at(x)
     engine, step = terms["engines"]["nim-2024"], shipped()["engines"]["nim-2024"]["step_s"]
     assert engine["step_s"] == pytest.approx(step * values["step_s"], rel=1e-3)
+
+
+def test_a_step_that_is_hardly_too_long_is_the_free_one_cut_to_the_radius() -> None:
+    """Within a hundredth of the radius no damping is searched for; beyond, the step turns."""
+    model = _Model(np.diag([1.0, 3.0]), np.array([-4.0, -2.0]), np.ones(2))
+    free = np.array([4.0, 2.0 / 3.0])
+    length = float(np.linalg.norm(free))
+    assert model.step(length) == pytest.approx(free, rel=1e-12)
+    assert model.step(length * 0.995) == pytest.approx(free * 0.995, rel=1e-12)
+    turned = model.step(length * 0.5)
+    assert np.linalg.norm(turned) == pytest.approx(length * 0.5)
+    assert turned[1] / turned[0] > 1.3 * free[1] / free[0]
+    assert model.decrease(free) == pytest.approx((16 + 4) / 2)
+    assert model.gradient.tolist() == [-4.0, -6.0]

@@ -30,6 +30,7 @@ from tonnage.perf import step_terms as at
 from tonnage.perf.fitted_terms import (
     FITTED_TERMS,
     acts_on,
+    known_keys,
     terms_by_key,
 )
 from tonnage.perf.memory import constants_of, weight_bytes
@@ -288,3 +289,66 @@ def test_every_model_of_2026_has_weights_in_its_own_format(model) -> None:
     )
     assert least * 0.999 <= found <= most * 1.001
     assert found < 1.03 * least or precision.experts_only
+
+
+def test_what_each_factor_multiplies_by_name() -> None:
+    """A host's layers are part of its steps; walking a context takes less where the cache is read
+    faster."""
+    assert acts_on() == {
+        "compute": (("compute", 1),),
+        "memory": (("memory", 1),),
+        "kv_bandwidth": (("kv_bandwidth", 1), ("head_arithmetic", 1), ("walk_s", -1)),
+        "allreduce_s": (("allreduce_s", 1),),
+        "step_s": (("layer_s", 1), ("step_s", 1)),
+        "sequence_s": (("sequence_s", 1), ("response_s", 1)),
+        "prefill_s": (("prefill_s", 1), ("prefill_ranks_s", 1)),
+        "frontend_s": (("frontend_s", 1),),
+        "turnaround_s": (("turnaround_s", 1),),
+    }
+
+
+def test_terms_in_seconds_are_named_so_and_four_are_outside_of_steps() -> None:
+    seconds = {term.name for term in FITTED_TERMS if term.unit == "s"}
+    assert seconds == {term.name for term in FITTED_TERMS if term.name.endswith("_s")} - {
+        "block_bytes_s"
+    }
+    others = {term.name for term in FITTED_TERMS if not term.in_step}
+    assert others == {"frontend_s", "stream_s", "response_s", "turnaround_s"}
+
+
+def test_keys_of_a_group_as_they_are_suggested() -> None:
+    assert known_keys("links") == ("efficiency", "tp{gpus}", "small", "latency", "power", "large")
+    assert known_keys("gpus") == (
+        "compute",
+        "compute_{bits}",
+        "compute_{generation}",
+        "compute_{generation}_{format}",
+        "memory",
+        "memory_{bits}",
+        "bridge",
+        "link",
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "key", "name"),
+    [
+        ("engines", "compute_8", "compute"),
+        ("engines", "compute_blackwell_nvfp4", "compute"),
+        ("engines", "compute_blackwell_ultra", None),
+        ("engines", "compute_32", None),
+        ("engines", "layer_kv_8bit_hopper_s", "layer_kv_8bit_s"),
+        ("engines", "layer_kv_8bit_s", None),
+        ("engines", "expert_compute_mxfp4 unpacked", "expert_compute"),
+        ("engines", "expert_hopper", "expert_generation"),
+        ("links", "tp16", "tp"),
+        ("links", "tp0", None),
+        ("links", "tp", None),
+        ("links", "compute", None),
+        ("architectures", "kv", "generation_kv"),
+        ("shared", "stream_s", None),
+    ],
+)
+def test_which_term_a_key_is_of(group: Any, key: str, name: str | None) -> None:
+    term = known().term(group, key)
+    assert (None if term is None else term.name) == name

@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 
 from tonnage import api
-from tonnage.errors import DoesNotFit
+from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf import pipeline
 from tonnage.perf import step_terms as at
 from tonnage.perf.memory import memory_plan
-from tonnage.perf.pipeline import estimated_instance
-from tonnage.perf.step import batch_seconds, step_seconds
+from tonnage.perf.pipeline import (
+    estimated_instance,
+    largest_stage,
+    pipeline_knobs,
+    start_seconds,
+    weight_bytes,
+)
+from tonnage.perf.step import StepModel, batch_seconds, step_seconds
 from tonnage.perf.step_terms import HOST_STEP
 from tonnage.perf.terms import step_model
-from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.deployment import Deployment, Parallelism, parse_speculation
 
 
 def staged(
@@ -105,3 +111,88 @@ def test_what_a_network_between_stages_adds_by_hand() -> None:
         latency = pipeline.NETWORK_S - pipeline.LINK_S
         assert across[once] - inside[once] == pytest.approx(latency)
         assert across[place] - inside[place] == pytest.approx(per_token)
+
+
+@pytest.mark.parametrize(
+    ("gpus_per_system", "pp", "tp", "latency_us", "per_gpu"),
+    [
+        # all hand-overs over NVLink at 450 GB/s, one of three over the network at 25, or all
+        (8, 4, 2, 30, 3 / 450e9),
+        (4, 4, 2, 40, 2 / 450e9 + 1 / 25e9),
+        (2, 4, 2, 60, 3 / 25e9),
+        (3, 2, 2, 20, 1 / 25e9),
+        (8, 3, 2, 20, 2 / 450e9),
+    ],
+)
+def test_hand_overs_of_a_round_by_hand(
+    gpus_per_system: int, pp: int, tp: int, latency_us: float, per_gpu: float
+) -> None:
+    """20 µs over the network and 10 inside; two bytes of each of 8,192 elements, of which each GPU
+    sends its part, of one micro-batch in ``pp``."""
+    d = staged(tp=tp, pp=pp)
+    stage = StepModel(coefficients=np.zeros(at.COEFFICIENTS), frontend_s=0.5)
+    stage.coefficients[at.NORM] = 1.0
+    found_round = pipeline._round(stage, d, gpus_per_system, 1000)
+    expected = np.zeros(at.COEFFICIENTS)
+    expected[at.NORM] = 1.0
+    for once, per_token in at.MESSAGES:
+        expected[once] = latency_us * 1e-6
+        expected[per_token] = 2 * 8192 / tp * per_gpu / pp
+    assert found_round.coefficients == pytest.approx(expected, rel=1e-12)
+    # a prompt is in one micro-batch: it takes as long as pp of them, each a token's share
+    assert found_round.frontend_s == pytest.approx(0.5 + (pp - 1) * 1000 * expected[at.COMM_TOKEN])
+    assert (stage.frontend_s, stage.coefficients.sum()) == (0.5, 1.0)
+
+
+def test_a_lone_prompt_attends_to_itself_in_every_stage_by_hand() -> None:
+    """Two stages of 1 ms a token of prompts and 1 µs a pair: 100 tokens, half of each other."""
+    d = staged(tp=2, pp=2)
+    stage = StepModel(coefficients=np.zeros(at.COEFFICIENTS), frontend_s=0.0)
+    stage.coefficients[[at.NORM, at.LINEAR_FLOPS, at.ATTENTION]] = 1.0, 1e-3, 1e-6
+    longer = pipeline._round(stage, d, 8, 100).frontend_s
+    sent = 100 * 2 * 8192 / 2 / 450e9 / 2
+    assert longer == pytest.approx(100 * 1e-3 + 100 * 100 / 2 * 1e-6 + sent)
+
+
+def test_stages_and_their_knobs_by_hand() -> None:
+    d = staged("llama-3.1-70b", tp=2, pp=3)
+    stage = largest_stage(d)
+    assert (stage.model.layers, stage.parallelism) == (27, Parallelism(tp=2))
+    assert largest_stage(staged()) == staged()
+    assert largest_stage(staged(pp=80)).model.layers == 1
+    with pytest.raises(InputError) as error:
+        largest_stage(staged(pp=81))
+    assert str(error.value) == (
+        "pp: 81 stages are more than the 80 layers of llama-3.1-70b; write at most that many"
+    )
+    knobs = pipeline_knobs(d)
+    assert knobs == replace(
+        d.knobs,
+        max_batch_size=3 * d.knobs.max_batch_size,
+        max_num_tokens=3 * d.knobs.max_num_tokens,
+    )
+    whole = estimated_instance(d, gpus_per_system=8, prompt_tokens=1000)
+    assert (whole.knobs, whole.memory) == (knobs, memory_plan(stage))
+    with pytest.raises(DoesNotFit, match=r"^PP 2, 63 of 126 layers a stage: weights "):
+        estimated_instance(staged("llama-3.1-405b", tp=1, pp=2), gpus_per_system=8, prompt_tokens=1)
+    guessing = replace(d, speculation=parse_speculation("ngram k=2 acceptance=0.5"))
+    with pytest.raises(InputError) as refused:
+        estimated_instance(guessing, gpus_per_system=8, prompt_tokens=1)
+    assert str(refused.value) == (
+        "speculation: is not estimated together with PP 3; use pp 1, or leave it out"
+    )
+
+
+def test_how_long_an_instance_takes_to_start_by_hand() -> None:
+    """A minute, and the weights of all GPUs over 10 Gbit/s: 8.0 GB of 16-bit tables and layers, a
+    drafter's with them."""
+    d = staged("llama-3.1-8b", tp=1, precision="fp16")
+    size = 2 * (32 * 218_103_808 + 2 * 128_256 * 4096)
+    assert weight_bytes(d) == size
+    assert start_seconds(d) == pytest.approx(60 + size / 1.25e9)
+    assert start_seconds(d, link_bytes_s=1e9, boot_s=5) == pytest.approx(5 + size / 1e9)
+    eagle = replace(d, speculation=parse_speculation("eagle k=3 acceptance=0.7"))
+    assert weight_bytes(eagle) == size + 2 * (218_103_808 + 33_554_432)
+    two = replace(d, parallelism=Parallelism(tp=1, pp=2))
+    # each of two stages has half of the layers, and both tables as the estimate has them
+    assert weight_bytes(two) == 2 * (2 * (16 * 218_103_808 + 2 * 128_256 * 4096))

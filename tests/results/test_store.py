@@ -27,14 +27,18 @@ from tonnage.results.store import (
     RunWriter,
     check_free,
     checked,
+    gap_counts,
     json_text,
     parquet_table,
     read_mapping,
     read_run,
     read_tokens,
+    requests_table,
+    summary_document,
     write_json,
     write_run,
     write_together,
+    write_yaml,
 )
 
 SCENARIO = {
@@ -369,3 +373,147 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
     writer.add(batch(0, 3))
     writer.discard()
     assert not list(tmp_path.iterdir())
+
+
+def test_gaps_are_counted_by_the_place_and_by_the_width_of_their_bin() -> None:
+    """Bins begin at 0, 1.01 µs and 1 % further each; places at powers of two."""
+    gaps = np.array([0, 1_009, 1_010, 1_019, 1_020, 2_000, 2_000, 2_000])
+    places = np.array([1, 2, 3, 4, 7, 8, 2**23, 2**40])
+    found = gap_counts(gaps, places)
+    edges = store.gap_edges_ns()
+    assert edges[:4].tolist() == [0, 1_010, 1_020, 1_030]
+    wide = int(np.searchsorted(edges, 2_000, side="right")) - 1
+    counted = {(int(b), int(i)): int(found[b, i]) for b, i in np.argwhere(found)}
+    assert counted == {
+        (0, 0): 1,
+        (1, 0): 1,
+        (1, 1): 1,
+        (2, 1): 1,
+        (2, 2): 1,
+        (3, wide): 1,
+        (23, wide): 2,
+    }
+    assert found.dtype == np.int64
+
+
+def test_a_yaml_file_is_replaced_in_one_step_beside_names_that_are_taken(tmp_path: Path) -> None:
+    (tmp_path / ".a.yaml.partial0").write_text("of another process")
+    write_yaml(tmp_path / "a.yaml", {"z": 1, "a": "µ", "list": [1, None]})
+    assert (tmp_path / "a.yaml").read_text(encoding="utf-8") == "z: 1\na: µ\nlist:\n- 1\n- null\n"
+    write_yaml(tmp_path / "new" / "a.yaml", {})
+    assert (tmp_path / "new" / "a.yaml").read_text() == "{}\n"
+    (tmp_path / "new" / "folder").mkdir()
+    with pytest.raises(InputError, match=r"folder: cannot be written \(Is a directory\); name a"):
+        write_yaml(tmp_path / "new" / "folder", {})
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        *(".a.yaml.partial0", "a.yaml", "a.yaml", "folder", "new")
+    ]
+    assert json_text({1: (np.float32(0.5), "µ")}) == '{\n  "1": [\n    0.5,\n    "µ"\n  ]\n}\n'
+
+
+def test_the_summary_of_a_measured_run_has_what_a_reader_must_not_miss(tmp_path: Path) -> None:
+    requests = a_record(20)
+    summary = summarize(requests)
+    document = summary_document(summary, requests, [("valid", False), ("counted", 3)])
+    assert document == {**summary.to_json(), "valid": False, "counted": 3}
+    with pytest.raises(ValueError, match=r"is summarize\(requests\)"):
+        summary_document(summary, a_record(21), [])
+    with pytest.raises(InputError, match=r"is not a run folder .it has no requests.parquet"):
+        read_run(tmp_path)
+    with pytest.raises(InputError, match=r"holds no times of single tokens \(no tokens.parquet\)"):
+        read_tokens(tmp_path)
+    (tmp_path / "tokens.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"tokens.parquet: is damaged \(.*\); measure again$"):
+        read_tokens(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("two\n words"), "it: is damaged (two words); run the command again into a new"),
+        (KeyError(), "it: is damaged (KeyError); run"),
+        (RecursionError("x" * 200), f"it: is damaged ({'x' * 160}); run"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_short_line(error: Exception, words: str) -> None:
+    def fails(_: Path) -> None:
+        raise error
+
+    with pytest.raises(DataError) as refused:
+        checked(Path("it"), fails)
+    assert str(refused.value).startswith(words)
+    with pytest.raises(DataError, match=r"\); measure again$"):
+        checked(Path("it"), fails, "measure again")
+    assert checked(Path("it"), lambda path: path.name) == "it"
+
+
+def test_mappings_are_read_by_the_name_of_their_file(tmp_path: Path) -> None:
+    for name, text in (("a.json", '{"a": 1}'), ("a.yaml", "a: 1")):
+        (tmp_path / name).write_text(text)
+        assert read_mapping(tmp_path / name) == {"a": 1}
+        (tmp_path / name).write_text("[1]")
+        with pytest.raises(ValueError, match="not a mapping"):
+            read_mapping(tmp_path / name)
+
+
+def test_a_table_of_requests_is_checked_cell_by_cell(tmp_path: Path) -> None:
+    file = tmp_path / "requests.parquet"
+    requests = a_record(3)
+    pq.write_table(store.gaps_table(requests), tmp_path / "gaps.parquet")
+    table = requests_table(requests)
+    assert table.schema.metadata == {b"tonnage.window_ns": b"-1"}
+    assert table.column("status").to_pylist() == ["completed"] * 3
+    place = table.column_names.index("status")
+    for name, column, why in (
+        ("status", pa.array(["completed", "lost", "failed"]), "a status is none of completed,"),
+        ("isl", pa.array([1, None, 2]), "it has empty cells"),
+        ("id", pa.array([0, 2, 1]), "its ids are not the row numbers"),
+    ):
+        at = table.column_names.index(name)
+        pq.write_table(table.set_column(at, name, column), file)
+        with pytest.raises(DataError, match=why):
+            store.read_requests(tmp_path)
+    known = pa.array(["failed", "rejected", "unfinished"])
+    pq.write_table(table.set_column(place, "status", known), file)
+    assert store.read_requests(tmp_path).status.tolist() == [3, 1, 2]
+
+
+def test_a_run_without_moments_of_tokens_and_one_without_requests(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path / "run", tokens=False)
+    assert writer.partial.name == f".run.partial{os.getpid()}"
+    gaps = np.zeros((POSITION_BUCKETS, GAP_BINS), dtype=np.int64)
+    gaps[3, 5] = 2
+    writer.add_gaps(gaps)
+    writer.add(batch(0, 2))
+    writer.add_gaps(gaps)
+    requests = writer.finish()
+    assert (requests.gaps[3, 5], requests.gaps.sum(), writer.fault) == (4, 4, "")
+    writer.close(scenario={"a": 1}, summary={"b": 2}, provenance={"p": 4}, run={"c": 3})
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {*FILES, "run.json"}
+    assert read_mapping(tmp_path / "run" / "run.json") == {"c": 3}
+    found = read_run(tmp_path / "run")
+    assert (found.scenario, found.summary, found.provenance) == ({"a": 1}, {"b": 2}, {"p": 4})
+    writer.discard()  # nothing is left to remove
+    assert (tmp_path / "run").is_dir()
+    nobody = RunWriter(tmp_path / "empty")
+    assert len(nobody.finish()) == 0
+    nobody.close(scenario={}, summary={}, provenance={}, run={})
+    assert [values.tolist() for values in read_tokens(tmp_path / "empty")] == [[], []]
+    ids = pq.read_table(tmp_path / "run" / "requests.parquet").column("id").to_pylist()
+    assert ids == [0, 1]
+    with pytest.raises(InputError, match="is not empty"):
+        RunWriter(tmp_path / "run")
+
+
+def test_the_first_fault_of_a_disk_is_the_one_that_is_named(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path / "run")
+    for error in (OSError(28, "No space\n left"), OSError(5, "Input error")):
+        with writer.noting_faults():
+            raise error
+    assert writer.fault == "No space left"
+    with RunWriter(tmp_path / "other").noting_faults():
+        pass
+    plain = RunWriter(tmp_path / "plain")
+    with plain.noting_faults():
+        raise OSError("no number")
+    assert plain.fault == "no number"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from dataclasses import fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from tonnage.cli.simulate import Lesson
 from tonnage.errors import InputError
-from tonnage.simulator.lesson import BATCHERS, LessonConfig, run_lesson
+from tonnage.simulator import lesson as module
+from tonnage.simulator.lesson import (
+    BATCHERS,
+    LessonConfig,
+    LessonStep,
+    run_lesson,
+    watch_lesson,
+)
 
 FIGURES = ("e2e", "ttft", "itl", "requests_per_1k_ticks", "tokens_per_1k_ticks")
 
@@ -233,3 +240,169 @@ def test_the_help_names_the_values_of_a_lesson_that_is_given_none() -> None:
     }
     assert len(said) == 7
     assert said == {name: getattr(LessonConfig(), name) for name in said}
+
+
+def test_the_values_of_a_lesson_that_is_given_none() -> None:
+    assert asdict(LessonConfig()) == {
+        "batcher": "in-flight",
+        "slots": 4,
+        "prefill_ticks": 2,
+        "itl_ticks": 1,
+        "prefill_chunks": 1,
+        "initial_batch": None,
+        "concurrency": None,
+        "tick_rate": None,
+        "osl_mean": 10,
+        "osl_std": 5,
+        "seed": 42,
+        "until": 100,
+    }
+    assert BATCHERS == ("static", "in-flight", "one-prefill")
+    assert run_lesson(LessonConfig()).made == 100
+
+
+@pytest.mark.parametrize(
+    ("name", "fits", "others"),
+    [
+        ("slots", (1, 100_000), {"until": 50}),
+        ("prefill_ticks", (0, 1e6), {}),
+        ("itl_ticks", (0, 1e6), {}),
+        ("prefill_chunks", (1, 1_000_000), {}),
+        ("osl_mean", (1e-9, 1e9), {}),
+        ("osl_std", (0, 1e9), {}),
+        ("seed", (0, 2**32 - 1), {}),
+        ("until", (1e-9, 1e6), {"slots": 1}),
+        ("initial_batch", (1, 1_000_000), {}),
+        ("concurrency", (1, 1_000_000), {}),
+        ("tick_rate", (1e-9, 10_000), {}),  # a million in 100 ticks
+    ],
+)
+def test_the_least_and_the_largest_of_each_value(name, fits, others) -> None:
+    for value in fits:
+        assert getattr(LessonConfig(**{name: value}, **others), name) == value
+    least, largest = fits
+    below = 0 if least == 1e-9 else least - 1
+    for wrong in (below, math.nextafter(largest, math.inf) if largest > 2**31 else largest + 1):
+        with pytest.raises(InputError, match=name):
+            LessonConfig(**{name: wrong}, **others)
+
+
+def test_a_run_of_five_million_slots_times_ticks_is_the_longest() -> None:
+    LessonConfig(slots=1000, until=5000)
+    with pytest.raises(InputError, match=r"5000\.5 ticks of 1000 slots .* may be 5,000,000"):
+        LessonConfig(slots=1000, until=5000.5)
+    for pair in itertools.combinations(("initial_batch", "concurrency", "tick_rate"), 2):
+        with pytest.raises(InputError, match=f"{pair[0]} and {pair[1]} are different loads"):
+            LessonConfig(**dict.fromkeys(pair, 1))
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"slots": 0}, "slots: 0 cannot be used; give a whole number from 1 up to 100,000"),
+        ({"slots": 2.0}, "slots: 2.0 cannot be used"),
+        ({"osl_mean": 0}, "osl_mean: 0 cannot be used; give a number above 0 up to 1,000,000,000"),
+        ({"osl_std": True}, "osl_std: True cannot be used; give a number from 0 up to"),
+        ({"osl_std": -1}, "osl_std: -1 cannot be used; give a number from 0 up to"),
+        ({"batcher": "x"}, "batcher: 'x' is not one of static, in-flight, one-prefill"),
+    ],
+)
+def test_what_to_type_instead(bad, message) -> None:
+    with pytest.raises(InputError) as raised:
+        LessonConfig(**bad)
+    assert str(raised.value).startswith(message)
+
+
+def test_every_figure_of_a_lesson_by_hand() -> None:
+    """Two slots and three requests of four tokens, made at 0. Two prefills of 2 ticks take 4; three
+    decodes to 7, where both end; the third is prefilled from 7 to 9 and ends at 12."""
+    config = LessonConfig(slots=2, initial_batch=3, osl_mean=4, osl_std=0, until=14)
+    result = run_lesson(config)
+    assert (result.e2e, result.ttft) == ((7 + 7 + 12) / 3, (4 + 4 + 9) / 3)
+    # steps of those with more than one token: 5 to 7 for two, 10 to 12 for one
+    assert result.itl == 1.0
+    assert (result.made, result.complete, result.running, result.final_queue) == (3, 3, 0, 0)
+    assert (result.tokens, result.ticks) == (12, 14.0)
+    assert result.requests_per_1k_ticks == 1000 * 3 / 14
+    assert result.tokens_per_1k_ticks == 1000 * 12 / 14
+    # two slots for 7 ticks and one for 5; each prefill works 2 of the 4 ticks
+    assert result.busy_slots == (2 * 7 + 5) / 28
+    assert result.useful_work == (2 * 2 + 2 * 3 + 2 + 3) / 28
+    assert len(result.steps) == 10
+    assert result.to_json() == {
+        "e2e": 8.67, "ttft": 5.67, "itl": 1.0, "requests_per_1k_ticks": 214.29,
+        "tokens_per_1k_ticks": 857.14, "final_queue": 0, "busy_slots": 0.6786,
+        "useful_work": 0.5357,
+    }  # fmt: skip
+    watched = list(watch_lesson(config))
+    assert [step for step, _ in watched] == list(result.steps)
+    assert replace(watched[-1][1], steps=result.steps) == result
+    before = watched[0][1]
+    assert math.isnan(before.e2e)
+    assert math.isnan(before.ttft)
+    assert (before.ticks, before.running, before.final_queue, before.tokens) == (4.0, 2, 1, 0)
+    none = before.to_json()
+    assert (none["e2e"], none["ttft"], none["itl"], none["final_queue"]) == (None, None, None, 1)
+
+
+def test_only_the_first_steps_are_kept_for_drawing(monkeypatch) -> None:
+    config = LessonConfig(slots=1, initial_batch=1, osl_mean=500, osl_std=0, until=60)
+    whole = run_lesson(config)
+    monkeypatch.setattr(module, "_DRAWN_STEPS", 5)
+    few = run_lesson(config)
+    assert few == replace(whole, steps=whole.steps[:5])
+    assert few.slots_text().splitlines()[-3] == "… and 54 ticks more"
+
+
+@pytest.mark.parametrize(
+    ("slots", "queued", "lines"),
+    [
+        (
+            "P=.",
+            7,
+            ["tick    0    5    10", "slot 1  PPPPPPPPPPPP", "slot 2  =-----------",
+             "slot 3  ............", "queue   7    7    7"],
+        ),
+        (
+            "=",
+            999,
+            ["tick    0    5    10", "slot 1  =-----------", "queue   999  999  999"],
+        ),
+        # a queue of four digits has ten columns for each
+        ("=", 1000, ["tick    0         10", "slot 1  =-----------", "queue   1000      1000"]),
+    ],
+)  # fmt: skip
+def test_a_step_of_twelve_ticks_drawn(slots, queued, lines) -> None:
+    step = LessonStep(start=0, duration=12, slots=slots, queued=queued)
+    result = replace(run_lesson(LessonConfig(until=1)), steps=(step,), ticks=12)
+    legend = (
+        "P prefill   = decode, a token   - decode, held up by a step that takes longer   . empty"
+    )
+    assert result.slots_text().splitlines() == [*lines, "", legend]
+
+
+def test_a_drawing_has_ten_bands_and_thirty_two_slots() -> None:
+    step = LessonStep(start=0, duration=95, slots="=" * 33, queued=0)
+    result = replace(run_lesson(LessonConfig(until=1)), steps=(step,), ticks=95)
+    lines = result.slots_text(9).splitlines()
+    assert lines.count("") == 11
+    assert "… and 5 ticks more" in lines
+    assert lines[:2] == ["tick     0    5", "slot 1   =--------"]
+    assert lines[32:35] == ["slot 32  =--------", "… and 1 slots more", "queue    0    0"]
+    exact = replace(result, steps=(replace(step, slots="=" * 32, duration=90),), ticks=90)
+    assert "more" not in exact.slots_text(9)
+    assert exact.slots_text(9).splitlines()[35] == "tick     9    14"
+
+
+def test_the_ruler_of_ten_thousand_ticks_has_room_for_five_digits() -> None:
+    step = LessonStep(start=0, duration=1, slots="=", queued=0)
+    for first, ruler in ((9987, "tick    9987 9992 9997"), (9988, "tick    9988      9998")):
+        band = list(module._band([step] * 12, first, 6))
+        assert band[0] == ruler
+
+
+def test_arrivals_at_a_rate_are_even() -> None:
+    """0.5 a tick: one at 2, 4, 6 … where steps of one tick begin, none at 0."""
+    config = LessonConfig(slots=9, tick_rate=0.5, osl_mean=1, osl_std=0, prefill_ticks=1, until=11)
+    made = [result.made for _, result in watch_lesson(config)]
+    assert made == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5]

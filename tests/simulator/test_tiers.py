@@ -14,15 +14,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.deployments import deployment
 from tests.simulator.reference.shared_prompts import conserved
 from tests.simulator.reference.test_prefix_cache import CACHING, ENGINE, SECOND, STEP, served
 from tests.strategies import MS, shared_runs
+from tonnage.errors import InputError
 from tonnage.formats.sessions import read_sessions
+from tonnage.perf.memory import memory_plan
 from tonnage.simulator.kernel import run_recorded
 from tonnage.simulator.reference import engine as reference_engine
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.reference.prefix_cache import PrefixCache
-from tonnage.simulator.tiers import Tier
+from tonnage.simulator.tiers import Tier, resolved_tiers, tiers_of
+from tonnage.spec.kv_tiers import PLAIN, AskedTier, KvTiers, SystemTier
 from tonnage.spec.sessions import ENDLESS
 from tonnage.spec.workload import Trace
 
@@ -256,3 +260,141 @@ def test_a_tier_adds_its_latency_once_and_overlapped_transfers_hide_behind_the_s
     assert last_step(block_ps=7 * MS, latency_ps=3 * MS) - computed == (4 * 7 + 3) * MS
     assert last_step(block_ps=7 * MS, latency_ps=3 * MS, overlaps=True) == (4 * 7 + 3) * MS
     assert last_step(block_ps=1, overlaps=True) == computed
+
+
+def memory_of(kind, gb: float | None, gb_s: float, latency_us: float) -> SystemTier:
+    return SystemTier(
+        kind=kind, gb=gb, gb_s=gb_s, latency_us=latency_us, source="by hand", date="2026-11-29"
+    )
+
+
+MEMORIES = (
+    memory_of("host", 1000.0, 100.0, 20.0),
+    memory_of("disk", 2000.0, 10.0, 100.0),
+    memory_of("store", None, 80.0, 1000.0),
+)
+"""Of eight GPUs; an instance of two has a quarter of each."""
+
+HOST = AskedTier(name="host", size=200 * 10**9, speed=25 * 10**9, latency_s=20e-6)
+DISK = AskedTier(name="disk", size=450 * 10**9, speed=25 * 10**8, latency_s=1e-4)
+
+
+def of_two(model: str = "llama-3.1-8b", engine: str = "vllm-0.32", tp: int = 2):
+    return deployment(model, precision="fp8", engine=engine, tp=tp)
+
+
+def asked_tier(name: str, **what) -> AskedTier:
+    return AskedTier(name=name, **what)
+
+
+@pytest.mark.parametrize(
+    ("asked", "offloader", "tiers"),
+    [
+        (KvTiers(off=True), "", ()),
+        (KvTiers(offloader="lmcache"), "lmcache", (HOST, DISK)),
+        (KvTiers(offloader="kvbm", tiers=(asked_tier("disk"),)), "kvbm", (DISK,)),
+        (KvTiers(), "vllm", (HOST,)),
+        (KvTiers(usual=True), "vllm", (HOST,)),
+        # all is given: the system and its engine have no say
+        (
+            KvTiers(tiers=(asked_tier("tape", size=5, speed=7),)),
+            "",
+            (asked_tier("tape", size=5, speed=7, latency_s=0.0),),
+        ),
+        (
+            KvTiers(tiers=(asked_tier("host", size=5, speed=7, latency_s=0.5),)),
+            "",
+            (asked_tier("host", size=5, speed=7, latency_s=0.5),),
+        ),
+        # one of two is left to the system
+        (
+            KvTiers(tiers=(asked_tier("tape", size=5, speed=7), asked_tier("host"))),
+            "vllm",
+            (asked_tier("tape", size=5, speed=7, latency_s=0.0), HOST),
+        ),
+        (KvTiers(tiers=(asked_tier("host", size=5),)), "vllm", (replace(HOST, size=5),)),
+        (KvTiers(tiers=(asked_tier("host", speed=7),)), "vllm", (replace(HOST, speed=7),)),
+        (
+            KvTiers(tiers=(asked_tier("host", latency_s=0.5),)),
+            "vllm",
+            (replace(HOST, latency_s=0.5),),
+        ),
+        (
+            KvTiers(tiers=(asked_tier("store", size=9),)),
+            "vllm",
+            (asked_tier("store", size=9, speed=20 * 10**9, latency_s=1e-3),),
+        ),
+        # what the system does not have is left out where it is left to it
+        (KvTiers(tiers=(asked_tier("store"), asked_tier("host")), usual=True), "vllm", (HOST,)),
+    ],
+)
+def test_what_a_question_leaves_open_the_system_says(asked, offloader, tiers) -> None:
+    rules, resolved = resolved_tiers(asked, of_two(), MEMORIES, 8)
+    assert rules.name == offloader
+    assert (rules == PLAIN) is (offloader == "")
+    assert [(tier.name, tier.size, tier.speed) for tier in resolved] == [
+        (tier.name, tier.size, tier.speed) for tier in tiers
+    ]
+    assert [tier.latency_s for tier in resolved] == pytest.approx(
+        [tier.latency_s for tier in tiers]
+    )
+
+
+def test_memories_of_which_nothing_is_known_are_refused_where_they_are_asked_for() -> None:
+    for name, lacking in (("store", "no size of the store"), ("tape", "nothing of the tape")):
+        with pytest.raises(InputError, match=rf"kv_tiers: the catalog says {lacking} of h100-sxm"):
+            resolved_tiers(KvTiers(tiers=(asked_tier(name),)), of_two(), MEMORIES, 8)
+    old = of_two(engine="vllm-0.10")
+    assert resolved_tiers(KvTiers(usual=True), old, MEMORIES, 8) == (PLAIN, ())
+    assert resolved_tiers(KvTiers(), old, MEMORIES, 8)[1] != ()
+
+
+def test_the_blocks_of_tiers_by_hand() -> None:
+    """A block of 16 tokens takes 1 MiB of two GPUs, whose cache has so many of them: a copy of all
+    of it is in host memory, and of all that is there on the disk. A block comes up in 1 MiB over
+    25 GB/s or 2.5 GB/s."""
+    one = of_two()
+    memory = memory_plan(one)
+    assert memory.kv_bytes_per_token * 16 * 2 == 2**20
+    cache, mib = memory.tokens // 16, 2**20
+
+    def tiers(asked: KvTiers, blocks: int = 16) -> list[tuple[int, int, int, bool]]:
+        options = {"memories": MEMORIES, "gpus_per_system": 8, "block_tokens": blocks}
+        return [
+            (tier.blocks, tier.block_ps, tier.latency_ps, tier.overlaps)
+            for tier in tiers_of(asked, one, memory, **options)
+        ]
+
+    host, disk = 200 * 10**9 // mib, 450 * 10**9 // mib
+    up = -(-mib * 1000 // 25)
+    assert tiers(KvTiers(offloader="lmcache")) == [
+        (host - cache, up, 20_000_000, False),
+        (disk - host, 10 * up, 100_000_000, False),
+    ]
+    # smaller than the cache, it adds nothing; what is on the disk adds to the cache then
+    small = KvTiers(offloader="kvbm", tiers=(asked_tier("host", size=mib), asked_tier("disk")))
+    assert tiers(small) == [
+        (0, up, 20_000_000, True),
+        (disk - cache, 10 * up, 100_000_000, True),
+    ]
+    # what had to be forgotten above goes down: all of it counts
+    assert tiers(KvTiers(offloader="tensorrt-llm")) == [(host, up, 20_000_000, False)]
+    assert tiers(KvTiers(tiers=(asked_tier("tape", size=3 * mib - 1, speed=mib),))) == [
+        (2, 10**12, 0, False)
+    ]
+    assert tiers(KvTiers(offloader="tensorrt-llm"), 64)[0][:2] == (host // 4, -(-mib * 4000 // 25))
+    assert tiers(KvTiers(off=True)) == []
+
+
+def test_a_latent_cache_that_every_gpu_has_is_kept_once_or_by_each() -> None:
+    """Each of eight GPUs has all of it: LMCache writes it once, KVBM eight times; both read it to
+    all eight."""
+    one = deployment("kimi-k2.5", "b200", "fp8", engine="vllm-0.32", tp=8)
+    memory = memory_plan(one)
+    moved = memory.kv_bytes_per_token * 16 * 8
+    size = 10**13
+    for offloader, block_bytes in (("lmcache", moved // 8), ("kvbm", moved)):
+        asked = KvTiers(offloader=offloader, tiers=(asked_tier("host", size=size),))
+        [tier] = tiers_of(asked, one, memory, memories=MEMORIES, gpus_per_system=8, block_tokens=16)
+        assert tier.blocks == size // block_bytes - memory.tokens // 16, offloader
+        assert tier.block_ps == -(-moved * 10**12 // (100 * 10**9))

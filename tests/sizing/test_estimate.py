@@ -134,7 +134,7 @@ def test_estimates_come_by_their_gpus_and_then_by_how_much_of_these_they_take() 
         estimate(0, 0, 0.0, 600.0),
         estimate(0, 0, 0.0, 900.0),
     ]
-    assert sorted(in_order[::-1], key=_key) == in_order
+    assert sorted([*in_order[4:], *in_order[:4]], key=_key) == in_order
     assert [_key(one) for one in in_order] == [
         (0, 8, 4.0),
         (0, 8, 4.4),

@@ -87,8 +87,8 @@ def compile_if_needed(
     Args:
         fleet: whether the loop of fleets is needed as well, which a second process then compiles.
 
-    Raises MemoryError: what has to be compiled, or the simulation of fleets, needs
-    ``LEAST_BYTES``, and this process may take fewer.
+    Raises MemoryError: this process may take fewer than the ``LEAST_BYTES`` that compiling, or the
+    simulation of fleets, needs.
     """
     from tonnage.cli.progress import fleet_compiled_beside
     from tonnage.simulator.kernel import is_compiled, warm_up

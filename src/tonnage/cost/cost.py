@@ -247,11 +247,11 @@ def energy_of(serving: Serving, traffic: Traffic, prices: Prices, instances: int
     busy, drawn, has_power = 0.0, 0.0, serving.power is not None
     for hours in traffic.hours:
         rate, sized = hours.requests_per_second, hours.sized_requests_per_second
-        share = min(1.0, carried / sized) if sized else 1.0
-        used = 1.0 if rate is None else min(1.0, rate * share / carried)
+        most = max(carried, sized)
+        used = 1.0 if rate is None else rate / most
         busy += hours.hours_per_year * used
         drawn += hours.hours_per_year * _drawn(
-            serving, used if rate is not None else min(1.0, sized / carried) if has_power else 1.0
+            serving, sized / most if rate is None and has_power else used
         )
     utilisation = busy / HOURS_PER_YEAR
     kwh = full_kw * drawn * prices.pue.value

@@ -365,7 +365,7 @@ class Market:
         months; of equal costs with fewer systems.
         """
         counts = self._counts()
-        spent = [0.0] + [math.inf] * (len(counts) - 1)
+        spent = [math.inf if count else 0.0 for count in counts]
         choices: list[list[int]] = []
         for place, month in enumerate(self.months):
             price = self.order_usd(place)

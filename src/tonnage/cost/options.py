@@ -539,7 +539,9 @@ def summed(traffics: Sequence[Traffic]) -> Traffic:
     peaks = [traffic.peak_requests_per_second for traffic in traffics]
     means = [traffic.mean_requests_per_second for traffic in traffics]
     mean = math.fsum(rate for rate in means if rate is not None) if None not in means else None
-    weights = [rate or peak for rate, peak in zip(means, peaks, strict=True)]
+    weights = [
+        traffic.mean_requests_per_second or traffic.peak_requests_per_second for traffic in traffics
+    ]
     alike = len({len(traffic.profile) for traffic in traffics}) == 1
     return Traffic(
         peak_requests_per_second=math.fsum(peaks),

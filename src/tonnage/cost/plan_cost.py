@@ -269,7 +269,7 @@ def with_rent(plan: Plan, prices: Prices) -> Autoscaling | None:
     """The plan's autoscaling with what the first proposal and the fixed fleet cost a year, where
     the price of a GPU and hour is known.
 
-    What is rented at once may hold several instances: of these so many are paid for as hold the
+    A rented machine may hold several instances: of these so many are paid for as hold the
     instances of each moment, and both fleets are rented as costs least for them. The hours that
     were simulated are taken to repeat for a year.
     """
