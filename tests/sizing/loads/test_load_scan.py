@@ -413,6 +413,23 @@ def test_the_two_loads_between_which_an_answer_is_read(care: Any, below: int, ab
     assert {rate for length, rate in scan.runs_made if length == care} >= {low, high}
 
 
+@pytest.mark.parametrize(
+    ("begin", "target", "places"),
+    [
+        (1.0, 999.0, [0, 8, 24, 56, 120, 248, 504, 1_016]),
+        (1_000.0, 0.3, [632, 624, 608, 576, 512, 384, 128, -122]),
+        (8.0, 1e-9, [192, 184, 168, 136, 72, -56, -122]),  # never 4,096 times below the highest
+    ],
+)
+def test_a_search_goes_up_or_down_by_twice_as_many_places_each_time(
+    begin: float, target: float, places: list[int]
+) -> None:
+    scan = Curve(lambda rate, length: rate, begin=begin)
+    scan.highest(limit(target))
+    tried = dict.fromkeys(rate for _, rate in scan.runs_made)
+    assert [round(64 * math.log2(rate)) for rate in tried][: len(places)] == places
+
+
 @pytest.mark.parametrize("follows", [True, False])
 def test_whether_limits_hold_to_the_end_of_the_longest_run(follows: bool) -> None:
     """Of conversations alone, and where the longest decides."""
