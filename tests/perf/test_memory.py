@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,17 +17,30 @@ from benchmarks import pools
 from tests.deployments import deployment
 from tonnage import api
 from tonnage.errors import DoesNotFit, InputError
+from tonnage.perf import memory
 from tonnage.perf.links import check_split
 from tonnage.perf.memory import (
+    MemoryConstants,
     MemoryPlan,
+    Vectors,
+    activation_bytes_per_token,
+    communication_bytes,
+    context_bytes,
+    drafter_bytes,
     expert_workspace_bytes,
+    index_bytes_per_token,
     kv_bytes_per_token,
     memory_plan,
+    reserve_bytes,
+    startable,
+    state_bytes,
     static_peak_bytes,
+    step_activation_bytes,
     weight_bytes,
     window_bytes_per_token,
+    window_tokens,
 )
-from tonnage.spec.catalog import engines, gpus, models
+from tonnage.spec.catalog import engines, find_engine, gpus, models
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, parse_speculation
 from tonnage.spec.precision import find_precision
 
@@ -413,3 +427,278 @@ def test_a_static_batch_reserves_windows_and_activations_of_each_request(
     assert count * bytes_of_one <= plan.kv_budget_bytes < (count + 1) * bytes_of_one
     few = replace(engine, knobs=replace(engine.knobs, max_batch_size=3))
     assert memory_plan(few).concurrent_requests(isl, osl) == 3
+
+
+ROUND = MemoryConstants(
+    name="",
+    what="",
+    source="",
+    date="",
+    rows=0,
+    rows_left_out="",
+    mape_percent={},
+    mape_percent_by_model={},
+    context_gb={"Hopper": 0.5, "Ada": 0.3},
+    fp8_gb=0.2,
+    communication_gb={
+        "nvlink-bridge": 0.4,
+        "pcie": 0.1,
+        "nvlink Hopper": 1.0,
+        "nvlink Ampere": 0.8,
+    },
+    communication_exponent=0.5,
+    activation_mlp=Vectors(hidden=2.0, ffn=3.0),
+    activation_attention=Vectors(hidden=8.0, ffn=1.0),
+    activation_experts=Vectors(hidden=5.0, ffn=7.0),
+    logit_bytes_per_vocabulary_row=20.0,
+    driver_gb=0.5,
+)
+
+
+@pytest.fixture
+def by_round_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "memory_constants", lambda: ROUND)
+
+
+@pytest.mark.parametrize(
+    ("place", "size"),
+    [
+        # Llama 3 8B: 2 · 4,096 + 3 · 14,336 in the MLP, 8 · 4,096 + 14,336 around attention
+        (("llama-3-8b", "h100", "fp16"), 2 * 51_200),
+        # a narrow copy next to the wide one
+        (("llama-3-8b", "h100", "fp8"), 2 * (8 * 4096 + 2 * 14_336)),
+        (("llama-3-8b", "b200", "nvfp4"), 2 * (8 * 4096 + 4 * 14_336)),
+        (("llama-3-8b", "h100", "fp16", 4), 2 * (8 * 4096 + 14_336 // 4)),
+        (("llama-3-8b", "h100", "fp32"), 4 * 51_200),
+        # once for each of two experts
+        (("mixtral-8x7b", "h100", "fp8", 2), 2 * (5 * 4096 + 7 * 14_336)),
+    ],
+)
+@pytest.mark.usefixtures("by_round_numbers")
+def test_activations_of_a_token_by_hand(place: tuple[Any, ...], size: int) -> None:
+    assert activation_bytes_per_token(deployment(*place)) == size
+
+
+@pytest.mark.parametrize(
+    ("place", "context_gb", "links_gb"),
+    [
+        (("llama-3-8b", "h100", "fp16"), 0.5, 0.0),
+        (("llama-3-8b", "h100", "fp8", 2), 0.7, 1.0),
+        (("llama-3-8b", "a100", "fp16", 4), 0.5, 0.8 * 3**0.5),
+        # of a generation of which nothing is known, and weights that are unpacked
+        (("llama-3-8b", "b200", "gptq", 8), 0.5, 7**0.5),
+        (("llama-3-8b", "l40s", "fp8", 2), 0.5, 0.1),
+        (("llama-3-8b", "a100-pcie", "fp16", 2), 0.5, 0.4),
+        (("llama-3-8b", "a100-pcie", "fp16", 4), 0.5, 0.4 * 3**0.5),
+    ],
+)
+@pytest.mark.usefixtures("by_round_numbers")
+def test_context_and_buffers_by_hand(
+    place: tuple[Any, ...], context_gb: float, links_gb: float
+) -> None:
+    d = deployment(*place)
+    assert context_bytes(d) == pytest.approx(1e9 * context_gb)
+    assert communication_bytes(d) == pytest.approx(1e9 * links_gb)
+    engine = find_engine(d.engine)
+    assert engine.communication_bytes is None
+    assert reserve_bytes(d) == pytest.approx(
+        engine.reserve_bytes + 1e9 * (context_gb + links_gb), abs=1
+    )
+
+
+@pytest.mark.usefixtures("by_round_numbers")
+def test_an_engine_that_looks_at_the_memory_itself_by_hand() -> None:
+    """Its context is there before it looks; CUDA gives out half a gigabyte less. A full step and
+    sampling for all slots follow one another."""
+    d = deployment("llama-3-8b", "h100", "fp16", 2, "vllm")
+    engine = find_engine("vllm")
+    buffers = engine.communication_bytes
+    assert buffers is not None
+    ranks = replace(d, parallelism=Parallelism(tp=2, dp=2))
+    exponent = 0.5 if engine.communication_exponent is None else engine.communication_exponent
+    assert communication_bytes(d) == buffers
+    assert communication_bytes(ranks) == pytest.approx(buffers * 3**exponent)
+    assert reserve_bytes(d) == engine.reserve_bytes + buffers
+    assert memory.shared_bytes(d) == d.gpu.memory_bytes - 500_000_000
+    assert memory.shared_bytes(deployment("llama-3-8b", "h100")) == d.gpu.memory_bytes
+    step, rows = 2 * (8 * 4096 + 14_336 // 2), engine.logit_bytes_per_vocabulary_row
+    for slots, tokens in ((16, 4096), (4096, 16)):
+        few = replace(d, knobs=replace(d.knobs, max_batch_size=slots, max_num_tokens=tokens))
+        peak = max(step * tokens, rows * 128_256 * slots)
+        assert step_activation_bytes(few) == pytest.approx(peak, abs=1)
+    nim = deployment("llama-3-8b", "h100")
+    few = replace(nim, knobs=replace(nim.knobs, max_batch_size=16, max_num_tokens=4096))
+    rows = find_engine("nim").logit_bytes_per_vocabulary_row
+    assert step_activation_bytes(few) == pytest.approx(
+        4096 * 2 * 51_200 + 16 * rows * 128_256, abs=1
+    )
+    narrow = replace(d, precision=find_precision("fp8"))
+    further = engine.narrow_activation_bytes_per_hidden * 4096
+    assert memory.step_bytes_per_token(narrow) == pytest.approx(2 * (8 * 4096 + 14_336) + further)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "split", "size"),
+    [
+        # two experts of a token, each as wide as gate and up, and as the inner tensors
+        (4096, Parallelism(), 4096 * 2 * (14_336 + 2 * 14_336) * 2),
+        # a quarter of the inner width is less than the width of a token
+        (4096, Parallelism(tp=4), 4096 * 2 * (4096 + 7168) * 2),
+        (4096, Parallelism(tp=8), 4096 * 2 * (4096 + 4096) * 2),
+        # tokens of two ranks; experts take 32,768 at once
+        (4096, Parallelism(dp=2, ep=2), 2 * 4096 * 2 * (14_336 + 2 * 14_336) * 2),
+        (40_000, Parallelism(), 32_768 * 2 * 3 * 14_336 * 2),
+        (32_767, Parallelism(), 32_767 * 2 * 3 * 14_336 * 2),
+    ],
+)
+def test_workspace_of_experts_by_hand(tokens: int, split: Parallelism, size: int) -> None:
+    d = deployment("mixtral-8x7b", "h200", "fp8", 1, "vllm")
+    d = replace(d, parallelism=split, knobs=replace(d.knobs, max_num_tokens=tokens))
+    assert expert_workspace_bytes(d) == size
+    assert expert_workspace_bytes(deployment("llama-3-8b", engine="vllm")) == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "tp", "size"),
+    [
+        # a layer and a projection of twice the width, in 16 bits
+        ("llama-3-8b", "eagle k=3 acceptance=0.7", 2, 218_103_808 + 2 * 4096**2),
+        # three blocks of the width and three heads
+        ("llama-3-8b", "medusa k=3 acceptance=0.7", 1, 2 * 3 * (4096**2 + 128_256 * 4096)),
+        # two matrices on twice the width and a head
+        ("llama-3-8b", "redrafter k=3 acceptance=0.7", 2, 4 * 4096**2 + 128_256 * 4096),
+        ("llama-3-8b", "ngram k=3 acceptance=0.7", 1, 0),
+        # a layer of the model: eight experts of 3 · 4,096 · 14,336 and their router
+        (
+            "mixtral-8x7b",
+            "mtp k=1 acceptance=0.7",
+            2,
+            8 * 3 * 4096 * 14_336 + 41_943_040 + 8 * 4096 + 2 * 4096**2,
+        ),
+    ],
+)
+def test_weights_of_each_drafter_by_hand(model: str, text: str, tp: int, size: int) -> None:
+    d = deployment(model, "h100", "fp16", tp)
+    assert drafter_bytes(replace(d, speculation=parse_speculation(text))) == size
+    assert drafter_bytes(d) == 0
+
+
+def test_experts_of_a_drafter_are_on_all_gpus_of_a_stage_by_hand() -> None:
+    d = deployment("mixtral-8x7b", "h200", "fp16", 2, "vllm")
+    ranks = replace(
+        d,
+        parallelism=Parallelism(tp=2, dp=2, ep=4),
+        speculation=parse_speculation("mtp k=1 acceptance=0.7"),
+    )
+    rest = 41_943_040 + 8 * 4096 + 2 * 4096**2
+    assert drafter_bytes(ranks) == rest + 2 * 8 * 3 * 4096 * 14_336 // 4
+    draft = replace(ranks, speculation=parse_speculation("draft=mixtral-8x7b k=1 acceptance=0.7"))
+    assert drafter_bytes(draft) == weight_bytes(replace(ranks, speculation=None))
+    dense = replace(ranks, speculation=parse_speculation("draft=llama-3.2-1b k=1 acceptance=0.7"))
+    assert drafter_bytes(dense) == weight_bytes(
+        deployment("llama-3.2-1b", "h200", "fp16", 2, "vllm")
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "kept"),
+    [
+        # per token, of it index keys, per token of a window, its tokens, and per sequence
+        (("llama-3-8b", "h100", "fp16", 2), (65_536, 0, 0, 0, 0)),
+        (("gpt-oss-20b", "h100", "fp16", 1), (24_576, 0, 24_576, 128, 0)),
+        (("deepseek-v3.2", "h200", "fp8", 8), (48_068, 8_052, 0, 0, 0)),
+        (("qwen3.5-397b-a17b", "b200", "fp8", 8), (7_680, 0, 0, 0, 24_007_680)),
+        # 31 entries of 584 bytes for 128 tokens and 30 for four, with keys of 32 bytes
+        (("deepseek-v4-pro", "b200", "fp8", 8), (5_482, 960, 35_624, 128, 0)),
+    ],
+)
+def test_what_is_kept_by_hand(place: tuple[Any, ...], kept: tuple[int, ...]) -> None:
+    d = deployment(*place)
+    sizes = (
+        kv_bytes_per_token(d),
+        index_bytes_per_token(d),
+        window_bytes_per_token(d),
+        window_tokens(d),
+        state_bytes(d),
+    )
+    assert sizes == kept
+    guessing = replace(d, speculation=parse_speculation("ngram k=3 acceptance=0.5"))
+    assert state_bytes(guessing) == 4 * kept[-1]
+
+
+def pool(blocks: int, **sizes: Any) -> MemoryPlan:
+    """A pool of blocks of 16 tokens with 10 bytes each."""
+    d = deployment("llama-3-8b", "h100", engine="vllm")
+    return MemoryPlan(
+        deployment=replace(d, knobs=replace(d.knobs, max_batch_size=64, max_num_tokens=100)),
+        weight_bytes=1,
+        activation_bytes=2,
+        reserve_bytes=3,
+        kv_budget_bytes=160 * blocks + 159,
+        kv_bytes_per_token=10,
+        **sizes,
+    )
+
+
+def test_a_plan_of_which_nothing_else_is_said() -> None:
+    plain = pool(1)
+    rest = [field.name for field in fields(plain)][6:]
+    assert {name: getattr(plain, name) for name in rest} == dict.fromkeys(rest, 0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "windows", "room", "blocks", "together"),
+    [
+        # of 40 tokens three blocks; one prompt of 40 and 9 tokens are four
+        ({}, (0, 0), 160, 3, 2),
+        # 32 tokens of 25 bytes are 800, five blocks; of a prompt of 40 the eight beyond, and so of
+        # each of the two and a half in a step of 100 tokens: 20 · 25 / 160 are four
+        ({"window_bytes_per_token": 25, "window_tokens": 32}, (5, 32), 0, 8, 0),
+        ({"window_bytes_per_token": 5, "window_tokens": 32}, (1, 32), 80, 4, 1),
+        # a state of 161 bytes is two blocks from the first token on
+        ({"state_bytes": 161}, (2, 1), 128, 5, 1),
+    ],
+)
+def test_blocks_of_a_pool_by_hand(
+    sizes: dict[str, int], windows: tuple[int, int], room: int, blocks: int, together: int
+) -> None:
+    plan = pool(10, **sizes)
+    assert (plan.blocks, plan.tokens) == (10, 160)
+    assert plan.windows == windows
+    assert plan.room == room
+    assert plan.request_blocks(40) == blocks
+    assert plan.concurrent_requests(40, 9) == together
+
+
+@pytest.mark.parametrize(
+    ("isl", "blocks"),
+    [
+        (0, 0),
+        (32, 0),
+        # 8 of 40 tokens of a step of 100 prompt tokens, 25 bytes each: 20 · 25 / 160
+        (40, 4),
+        # a step of one prompt, all beyond its window
+        (100, 11),
+        (1_000, 16),
+    ],
+)
+def test_windows_hold_what_a_step_computes_by_hand(isl: int, blocks: int) -> None:
+    plan = pool(10, window_bytes_per_token=25, window_tokens=32)
+    assert plan.prompt_blocks(isl) == blocks
+    other = replace(plan.deployment.knobs, scheduler="sglang")
+    assert replace(plan, deployment=replace(plan.deployment, knobs=other)).prompt_blocks(isl) == 0
+
+
+def test_knobs_that_an_engine_starts_with_by_hand() -> None:
+    """vLLM refuses more slots than tokens of a step, and has as many sequences as states; others
+    take any."""
+    plain = pool(10)
+    knobs = replace(plain.deployment.knobs, max_batch_size=200, graph_tokens=512)
+    assert startable(plain, knobs) == replace(knobs, max_batch_size=100, graph_tokens=100)
+    few = replace(knobs, max_batch_size=5, graph_tokens=50)
+    assert startable(plain, few) == few
+    # 16 tokens and a state of two blocks: ten blocks hold three sequences
+    assert startable(pool(10, state_bytes=161), knobs).max_batch_size == 3
+    assert startable(pool(2, state_bytes=161), knobs).max_batch_size == 1
+    free = replace(plain, deployment=replace(plain.deployment, engine="nim-2024"))
+    assert startable(free, knobs) == replace(knobs, graph_tokens=100)
