@@ -63,7 +63,7 @@ def machine() -> CalibrationReport:
 
 
 def test_one_curve_of_a_made_machine_predicts_its_other_curves(machine: CalibrationReport) -> None:
-    assert machine.kept
+    assert (machine.kept, machine.strength) == (True, 1.0)  # as wide as the learned widths
     truth = with_factors(TRUTH)
     for isl, osl in ((200, 200), (2000, 100), (3000, 50)):
         rows = measured(isl, osl, truth, clients=(1, 8, 64))

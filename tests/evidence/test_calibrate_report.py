@@ -17,7 +17,9 @@ from tonnage.evidence.calibrate import (
     _fits,
     _one_of_each,
     _row,
+    ttft_errors,
 )
+from tonnage.results.metrics import TtftParts
 from tonnage.spec.calibration import Calibration
 
 SLOW_QUEUE = TtftError(part="queue", seconds=-0.03, predicted=0.07, width=0.004, off=True)
@@ -188,3 +190,81 @@ def test_terms_of_one_s_own_need_eight_loads_with_both_times() -> None:
     for name in ("ttft_ms", "itl_ms"):
         with pytest.raises(InputError, match="need a mean TTFT and a mean TPOT of every load"):
             _check_loads([*loads[1:], {**loads[0], name: None}])
+
+
+def ttft_parts(count: int = 1) -> list[TtftParts]:
+    """The predicted parts of five rows, each so many times: TTFTs of 40, 60, 120, 130 and 375 ms."""
+    return [
+        TtftParts(
+            statistic="mean",
+            front_end_ms=10.0,
+            queue_ms=queue,
+            prefill_ms=prefill,
+            shared_ms=5.0,
+            handover_ms=0.0,
+            saved_ms=0.0,
+        )
+        for prefill, queue in ((20.0, 5.0), (40.0, 5.0), (80.0, 25.0), (20.0, 95.0), (160.0, 200.0))
+    ] * count
+
+
+def measured_with(front_ms: float, count: int = 1) -> list[float]:
+    """The same measured, with so much more in front of every row and some scatter."""
+    sums = (part.front_end_ms + part.prefill_ms + part.queue_ms + 5.0 for part in ttft_parts())
+    scatter = (1.0, -1.5, 2.0, -2.0, 1.0)
+    return [total + front_ms + more for total, more in zip(sums, scatter, strict=True)] * count
+
+
+@pytest.mark.parametrize(
+    ("measured", "scattered", "off"),
+    [
+        (measured_with(30.0), False, [True, False, False]),
+        ([90.0, 45.0, 240.0, 70.0, 600.0], True, [False, False, False]),
+    ],
+)
+def test_the_errors_of_a_ttft_are_those_of_least_squares_with_priors_as_rows(
+    measured: list[float], scattered: bool, off: list[bool]
+) -> None:
+    """Reference: numpy's least squares of the rows in units of 9 % of their TTFT, and a row for the
+    prior of each part: one second of the front end, half of the prefill and half of the queue."""
+    parts, ttft = ttft_parts(), np.array(measured) / 1e3
+    prefill, queue = (
+        np.array([getattr(part, name) / 1e3 for part in parts])
+        for name in ("prefill_ms", "queue_ms")
+    )
+    shape = np.column_stack([np.ones(5), prefill, queue + 0.005])
+    error = (ttft - 0.01 - prefill - queue - 0.005) / (0.09 * ttft)
+    rows = np.vstack([shape / (0.09 * ttft)[:, None], np.diag([1.0, 2.0, 2.0])])
+    solution = np.linalg.lstsq(rows, np.append(error, np.zeros(3)), rcond=None)[0]
+    residual = error - rows[:5] @ solution
+    scatter = float(residual @ residual) / 2  # of five rows and three parts
+    assert (scatter > 1) is scattered
+    widths = np.sqrt(max(scatter, 1.0) * np.diag(np.linalg.inv(rows.T @ rows)))
+    found = ttft_errors(measured, parts)
+    assert [part.part for part in found] == ["front end", "prefill", "queue"]
+    assert [part.seconds for part in found] == pytest.approx(
+        (solution * shape.mean(axis=0)).tolist()
+    )
+    assert [part.width for part in found] == pytest.approx((widths * shape.mean(axis=0)).tolist())
+    assert [part.predicted for part in found] == pytest.approx([0.01, 0.064, 0.071])
+    assert [part.off for part in found] == off
+
+
+@pytest.mark.parametrize(
+    ("front_ms", "count", "off"),
+    [
+        (12.0, 1, False),  # 1.98 of its standard errors
+        (14.0, 1, True),  # 2.25
+        (3.5, 60, False),  # sure, and a twelfth of the shortest TTFT
+        (5.0, 60, True),
+        (-8.0, 60, True),
+        (-11.0, 60, False),  # more than there is of it
+    ],
+)
+def test_a_front_end_is_off_where_that_is_sure_felt_and_possible(
+    front_ms: float, count: int, off: bool
+) -> None:
+    front, *others = ttft_errors(measured_with(front_ms, count), ttft_parts(count))
+    assert front.off is off
+    assert front.seconds == pytest.approx(front_ms / 1e3, abs=8e-4)
+    assert not any(other.off for other in others)

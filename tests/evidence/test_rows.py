@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,17 +17,22 @@ from tonnage.evidence.predict import read_point
 from tonnage.evidence.rows import (
     SIGMA,
     STATIC_SIGMA,
+    Deployments,
     LoadedRows,
     RecordedLoad,
     StaticRows,
+    column,
     errors,
+    gather,
     recorded_load,
+    robust,
 )
 from tonnage.formats.measured_files import read_measured
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
 from tonnage.perf.terms_file import shipped
 from tonnage.results.requests import COMPLETED, FAILED
+from tonnage.simulator import request as record
 
 
 def test_each_metric_counts_by_its_own_scatter() -> None:
@@ -171,3 +177,119 @@ def test_a_recorded_load_comes_as_it_was_and_begins_again_for_a_window(
     assert (trace.concurrency, trace.seed, trace.turnaround_ps) == (2, 9, 2_000_000_000)
     assert trace.isl is again.isl
     assert trace.due_ps is again.due_ps
+
+
+def four_steps(ranks: int) -> Any:
+    """Four steps of 10 ms. The first request is prefilled in the first step and decodes in the next
+    two; the second comes in the second step, is prefilled in the third and decodes in the fourth;
+    the third fails. Each token is a millisecond on its way."""
+    columns = {
+        record.START: [0, 10, 20, 30],
+        record.DURATION: [10, 10, 10, 10],
+        record.PREFILL_TOKENS: [100, 0, 50, 0],
+        record.PREFILL_SEQUENCES: [1, 0, 1, 0],
+        record.DECODE_SEQUENCES: [0, 1, 1, 1],
+        record.PAIRS_2: [10_000, 0, 2_500, 0],
+        record.CONTEXT_TOKENS: [0, 101, 102, 51],
+        record.ALL_TOKENS: [150, 1, 102, 2],
+    }
+    steps = np.zeros((4, max(columns) + 1), dtype=np.int64)
+    for place, values in columns.items():
+        steps[:, place] = values
+    steps[:, [record.START, record.DURATION]] *= 10**9
+    log = SimpleNamespace(
+        steps=steps, first_step=np.array([0, 2, -1]), last_step=np.array([2, 3, -1])
+    )
+    ms = 1_000_000
+    run = SimpleNamespace(
+        status=np.array([COMPLETED, COMPLETED, FAILED]),
+        due_ns=np.array([0, 12, 3]) * ms,
+        first_token_ns=np.array([11, 31, -1]) * ms,
+        last_token_ns=np.array([31, 41, -1]) * ms,
+    )
+    return gather(run, log, {"ttft_p95_ms": 19.0}, ranks)  # type: ignore[arg-type]
+
+
+def test_the_steps_of_a_run_in_bins_by_hand() -> None:
+    """The second and the fourth step are alike. Of each span: steps, attention pairs and context
+    tokens of a request."""
+    bins = four_steps(1)
+    assert bins.shape.tolist() == [[0, 50, 100], [0, 1, 1], [1, 1, 0], [1, 1, 1]]
+    ttft, decode, whole, near = bins.weights
+    assert ttft.tolist() == [[0.5, 0.5, 0.5], [0, 625, 2_500], [50.5, 51, 0]]
+    assert decode.tolist() == [[1, 0.5, 0], [0, 625, 0], [76, 51, 0]]
+    assert whole.tolist() == [[2, 1, 1], [0, 1_250, 5_000], [152, 102, 0]]
+    assert near.tolist() == [[1, 1, 0], [0, 1_250, 0], [101, 102, 0]]
+    # mean TTFT 15 ms, decode 15 ms, four steps, and of the slow one 19 ms for two steps
+    assert bins.rest == pytest.approx([0.0, 0.0, 0.0, -0.001], abs=1e-12)
+    assert bins.metrics == {"ttft_p95_ms": 19.0}
+    # of two attention ranks the slowest has more than its half: all tokens over twice its own
+    assert four_steps(2).shape.tolist() == [
+        [0, 0, 50, 100],
+        [0, 0, 1, 1],
+        [1, 1, 1, 0],
+        [0.5, 1, 1, 0.75],
+    ]
+
+
+def test_columns_of_rows_and_their_robust_residuals() -> None:
+    values = column([{"a": 3}, {"a": None}, {}, {"a": "4.5"}], "a")
+    assert values.dtype == np.float64
+    assert np.isnan(values).tolist() == [False, True, True, False]
+    assert values[[0, 3]].tolist() == [3.0, 4.5]
+    # nearly the residual where it is small, and the root of twice its size where it is large
+    found = robust(np.array([0.0, 1e-3, -np.sqrt(3.0), np.sqrt(24.0), 1e8]))
+    assert found == pytest.approx([0.0, 1e-3, -np.sqrt(2), np.sqrt(8), np.sqrt(2e8)], rel=1e-6)
+
+
+def test_how_far_each_metric_is_believed_to_scatter() -> None:
+    """A residual of one sigma is the root of 2 · (root of 2 − 1)."""
+    loaded = LoadedRows([{**MACHINE, "isl": 800, "osl": 100, "concurrency": 1, "ttft_ms": 1.0}])
+    assert loaded.sigma is SIGMA
+    assert {name: round(100 * sigma, 6) for name, sigma in SIGMA.items()} == {
+        "ttft_ms": 9.0,
+        "ttft_p95_ms": 14.0,
+        "itl_ms": 4.5,
+        "e2e_ms": 4.5,
+        "requests_s": 6.0,
+        "output_tok_s": 6.0,
+    }
+    static = StaticRows([{**STATIC, "batch": 4}])
+    measured = static.predict(shipped())
+    static.measured = {name: values * np.exp(-0.05) for name, values in measured.items()}
+    assert static.residuals(shipped()) == pytest.approx([np.sqrt(2 * (np.sqrt(2) - 1))] * 2)
+    assert static.rows == [{**STATIC, "batch": 4}]
+
+
+def test_deployments_are_told_apart_by_all_that_changes_a_step() -> None:
+    row = {**MACHINE, "engine": "vllm", "isl": 10, "osl": 10, "concurrency": 1}
+    rows = [
+        row,
+        row | {"isl": 99},  # the same deployment
+        row | {"model": "llama-3.1-8b"},
+        row | {"gpu": "l40s"},
+        row | {"precision": "fp8"},
+        row | {"tp": 2},
+        row | {"engine": "sglang"},
+    ]
+    found = Deployments.among([read_point(one) for one in rows])
+    assert found.of.tolist() == [0, 0, 1, 2, 3, 4, 5]
+    assert [(d.model.name, d.gpu.name, d.parallelism.tp) for d in found.unique[:3]] == [
+        ("llama-3-8b", "h100-sxm-80gb", 1),
+        ("llama-3.1-8b", "h100-sxm-80gb", 1),
+        ("llama-3-8b", "l40s", 1),
+    ]
+    knobs = replace(found.unique[0].knobs, graph_tokens=7)
+    other = Deployments.among([read_point(row), read_point(row | {"knobs": knobs})])
+    assert other.of.tolist() == [0, 1]
+
+
+def test_metrics_that_are_the_same_number_are_fitted_once() -> None:
+    row = {**MACHINE, "isl": 8, "osl": 1, "concurrency": 1, "ttft_ms": 5.0, "requests_s": 2.0}
+    both = LoadedRows([row | {"output_tok_s": 2.0}])
+    assert list(both.measured) == ["ttft_ms", "requests_s"]
+    assert both.gaps.tolist() == [1.0]
+    some = LoadedRows([row | {"output_tok_s": 2.0, "osl": 9}, row | {"requests_s": None}])
+    assert list(some.measured) == ["ttft_ms", "requests_s", "output_tok_s"]
+    assert some.gaps.tolist() == [8.0, 1.0]
+    assert some.varied.tolist() == [False, False]

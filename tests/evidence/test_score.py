@@ -25,6 +25,7 @@ from tonnage.evidence.predict import (
     static_latencies_s,
     workload_of,
 )
+from tonnage.evidence.reasons import reason
 from tonnage.evidence.score import (
     AttainedErrors,
     ErrorOf,
@@ -32,10 +33,13 @@ from tonnage.evidence.score import (
     ScoreReport,
     Skipped,
     _coverage,
+    _groups,
     _in_step,
     _score_row,
     attained_errors,
+    errors_json,
     errors_of,
+    report_of,
     score,
 )
 from tonnage.perf.memory import memory_plan
@@ -44,6 +48,7 @@ from tonnage.perf.terms import step_model
 from tonnage.results.metrics import Attained
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator.kernel import run
+from tonnage.spec.deployment import Limit
 from tonnage.spec.workload import MANY_CLIENTS, Trace
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -489,3 +494,140 @@ def test_a_score_that_is_interrupted_predicts_no_further_rows() -> None:
     with pytest.raises(KeyboardInterrupt):
         score(table, workers=1, progress=interrupted)
     assert 1 <= len(begun) <= 5
+
+
+def scored(row: dict[str, Any], **changed: Any) -> ScoredRow:
+    return ScoredRow(
+        **{
+            "line": 4,
+            "point": read_point(row),
+            "measured": {"ttft_ms": 100.0, "itl_ms": 10.0, "e2e_ms": 7.0},
+            "predicted": {"ttft_ms": 90.0, "itl_ms": 12.0},
+            "steady": False,
+            "intervals": {"ttft_ms": (80.0, 120.0)},
+            **changed,
+        }
+    )
+
+
+def test_a_row_belongs_to_a_group_of_each_kind() -> None:
+    closed = scored(CLOSED | {"concurrency": 9, "requests": 20})
+    assert closed.group == {
+        "family": "dense",
+        "model": "llama-3-8b",
+        "gpu": "h100-sxm-80gb",
+        "precision": "fp16",
+        "tp": "1",
+        "engine": "tensorrt-llm-0.15",
+        "load": "closed",
+        "lengths": "200/20",
+        "regime": f"{closed.regime.load}, {closed.regime.mix}",
+        "cache": "holds all clients",
+        "deployment": "llama-3-8b × h100-sxm-80gb × fp16 × tp1",
+    }
+    rate = {name: value for name, value in CLOSED.items() if name != "concurrency"}
+    split = rate | {"model": "mixtral-8x7b", "tp": 2, "pp": 2, "request_rate": 1.0}
+    group = scored(split).group
+    assert (group["family"], group["load"], group["regime"]) == ("moe", "open", "open")
+    assert "cache" not in group
+    assert group["deployment"] == "mixtral-8x7b × h100-sxm-80gb × fp16 × tp2 pp2"
+    latent = rate | {"model": "deepseek-v3", "gpu": "h200-sxm-141gb", "precision": "fp8", "tp": 8}
+    assert scored(latent | {"batch": 4}).group["family"] == "mla"
+    current = CLOSED | {"engine": "vllm", "concurrency": 64}
+    apart = [scored(current | {"requests": requests}).regime.apart for requests in (64, 65)]
+    assert ["burst" in properties for properties in apart] == [True, False]
+
+
+def test_a_row_as_json_has_its_place_its_load_and_what_was_compared() -> None:
+    row = scored(CLOSED)
+    document = row.to_json()
+    assert document == {
+        "line": 4,
+        "model": "llama-3-8b",
+        "gpu": "h100-sxm-80gb",
+        "precision": "fp16",
+        "engine": "tensorrt-llm-0.15",
+        **row.point.deployment.parallelism.degrees,
+        "isl": 200,
+        "osl": 20,
+        "concurrency": 4,
+        "steady": False,
+        "errors": {"ttft_ms": pytest.approx(-10.0), "itl_ms": pytest.approx(20.0)},
+        "measured": {"ttft_ms": 100.0, "itl_ms": 10.0, "e2e_ms": 7.0},
+        "predicted": {"ttft_ms": 90.0, "itl_ms": 12.0},
+        "intervals": {"ttft_ms": [80.0, 120.0]},
+        "reason": row.reason,
+    }
+    assert row.worst_metric == "itl_ms"
+    assert row.reason == reason(row.point, "itl_ms", steady=False)
+    pair = (attained_of(0.5, 10.0), attained_of(0.25, 5.0))
+    met = scored(CLOSED, attained=(pair,)).to_json()["attained"]
+    assert met == [{"measured": pair[0].to_json(), "predicted": pair[1].to_json()}]
+
+
+def test_rows_are_grouped_by_every_kind_in_the_order_of_their_names() -> None:
+    rows = [scored(CLOSED | {"gpu": gpu}) for gpu in ("l40s", "h100-sxm-80gb", "l40s")]
+    groups = _groups(rows)
+    assert list(groups["gpu"]) == ["h100-sxm-80gb", "l40s"]
+    assert [groups["gpu"][name]["itl_ms"].n for name in groups["gpu"]] == [1, 2]
+    assert groups["model"]["llama-3-8b"]["ttft_ms"] == ErrorOf(
+        mape=pytest.approx(10.0), median_ape=pytest.approx(10.0), bias=pytest.approx(-10.0), n=3
+    )
+
+
+def test_a_report_of_rows_by_hand_and_as_json() -> None:
+    """Of five rows two are predicted, 10 % too low and 50 % too high; one is of an unknown model,
+    one is refused, and one answers nothing."""
+    values: list[Any] = [{"ttft_ms": 90.0}, {"ttft_ms": 150.0}, None, InputError("no"), {}]
+    rows = [CLOSED | {"ttft_ms": 100.0, "line": 9 - place} for place in range(5)]
+    rows[2]["model"] = "llama-9"
+    seen: list[tuple[int, int, str]] = []
+
+    def predicted(place: int, _: Any) -> dict[str, float]:
+        if isinstance(values[place], InputError):
+            raise values[place]
+        return values[place]  # type: ignore[no-any-return]
+
+    table = MeasuredTable(
+        rows=rows, point=lambda i: read_point(rows[i]), predict=predicted, remarks=("One is odd.",)
+    )
+    report, ordered = report_of(
+        replace(table, apart={"others": replace(table, rows=rows[:1])}),
+        worst=1,
+        workers=1,
+        progress=lambda done, total, name: seen.append((done, total, name)),
+    )
+    assert [row.line for row in ordered] == [9, 8]
+    assert (report.rows, report.predicted) == (5, 2)
+    error = ErrorOf(
+        mape=pytest.approx(30.0), median_ape=pytest.approx(30.0), bias=pytest.approx(20.0), n=2
+    )
+    assert report.overall == report.steady == {"ttft_ms": error}
+    assert (report.not_steady, report.attained) == ({}, ())
+    assert [row.line for row in report.worst] == [8]
+    assert report.unknown == {"model": {"llama-9": 1}}
+    assert [skipped.line for skipped in report.skipped] == [5, 6, 7]
+    assert report.skipped[1].reason == "no"
+    assert report.remarks == ("One is odd.",)
+    assert (report.apart["others"].rows, report.apart["others"].predicted) == (1, 1)
+    assert seen == [*((done, 4, "llama-3-8b") for done in range(1, 5)), (1, 1, "llama-3-8b")]
+    document = report.to_json()
+    assert document["overall"] == {
+        "ttft_ms": {
+            name: pytest.approx(value)
+            for name, value in (("mape", 30), ("median_ape", 30), ("bias", 20), ("n", 2))
+        }
+    }
+    assert document["steady"] == document["overall"]
+    assert document["coverage"] == report.coverage
+    assert document["groups"]["gpu"]["h100-sxm-80gb"] == errors_json(report.overall)
+    assert document["worst"] == [report.worst[0].to_json()]
+    assert document["skipped"][1] == {"line": 6, "reason": "no"}
+    assert (document["rows"], document["predicted"], document["not_steady"]) == (5, 2, {})
+    assert (document["unknown"], document["remarks"]) == (report.unknown, ["One is odd."])
+    assert document["apart"]["others"]["predicted"] == 1
+    assert "attained" not in document
+    assert "apart" not in document["apart"]["others"]
+    assert report_of(table, worst=-1, workers=1)[0].worst == ()
+    with pytest.raises(InputError, match="no row has single requests; score run folders"):
+        score(table, slo=(Limit(metric="ttft", statistic="p95", seconds=1.0),))

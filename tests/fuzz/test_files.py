@@ -34,7 +34,8 @@ SMALL = {
     "limits": {"ttft": "p95<=1s"},
 }
 SEARCH = {"gpu": "h100", "precision": "fp8", "engine": "vllm", "tp": 1}
-OWN = {"plan.json", "question.yaml", "out", "stubs"}
+TABLES = sorted((ROOT / "examples").glob("*.csv"))  # that scenarios name
+OWN = {"plan.json", "question.yaml", "out", "stubs", *(table.name for table in TABLES)}
 
 
 def asked(command: list[str], label: str) -> tuple[int, str]:
@@ -196,6 +197,8 @@ def test_scenarios(sandbox: Sandbox) -> None:
         for path in names
         if path.name not in ("existing-fleet.yaml",)
     ]
+    for table in TABLES:
+        shutil.copy(table, sandbox.here)
     for label, random in draws("scenarios"):
         document, what = changed(
             {**random.choice(scenarios), "search": SEARCH}, random, sandbox.canary

@@ -57,7 +57,9 @@ def test_a_loop_that_is_only_expected_is_not_compiled() -> None:
     assert loop.expected(machine()) == 0
     assert loop.signatures == []
     assert driven.Reference(driven.typeof(machine())) in driven.LOOPS
-    assert [part.__name__ for part in loop.parts] == ["never", "enter"]
+    assert [function.__name__ for function in loop.parts] == ["never", "enter"]
+    loop.parts = (part(compiled=True), part())
+    assert loop.signatures == ["some"]
 
 
 @pytest.mark.parametrize(("pads", "padded"), [(True, 40), (False, -1)])

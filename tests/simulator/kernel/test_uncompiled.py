@@ -55,6 +55,7 @@ from tonnage.simulator.request import RECEIVING
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.rules import is_for_reference
 from tonnage.simulator.spec import EngineSpec
+from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import Windows
 from tonnage.spec.sessions import ENDLESS, of_rows
 from tonnage.spec.workload import Trace
@@ -146,6 +147,125 @@ def test_uncompiled_kernel_equals_reference_with_common_prompts_in_little_memory
         run = Run(trace=trace, step=MODEL, knobs=knobs, kv_blocks=-(-blocks // block), **NO_LIMITS)
         for leaps in (False, True):
             same_ranks(plain.run_ranks, run, [trace], 1, leaps=leaps)
+
+
+PIECES = [
+    (0, 14, 30, 1),
+    (1, 19, 25, 0),
+    (2, 23, 40, 2),
+    (3, 16, 20, 0),
+    (4, 25, 12, 1),
+    (30, 15, 30, 0),
+    (31, 24, 9, 2),
+]
+"""As ``TIGHT``, with prompts that take several steps of 9 tokens."""
+
+
+@pytest.mark.parametrize("order", ["fcfs", "priority", "deadline"])
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_uncompiled_kernel_equals_reference_where_prompts_in_pieces_lose_their_blocks(
+    plain, scheduler, order
+):
+    """Several prompts are computed at a time, 3 tokens of each, or one of them to its end; by class,
+    and with a beginning in common."""
+    trace = trace_of(*[row[:3] for row in PIECES])
+    classes = np.array([row[3] for row in PIECES])
+    pieces = [[(7 + n % 2, 9), (100 + n, ENDLESS)] for n in range(len(PIECES))]
+    by_class = replace(trace, priority=classes, ttft_ps=np.where(classes == 1, -1, 900 * MS))
+    for blocks, longest, tokens in ((50, 3, 9), (62, 3, 12), (56, 0, 9), (80, 2, 6)):
+        knobs = knobs_of(
+            6,
+            tokens,
+            block=1 + (blocks == 80),
+            scheduler=scheduler,
+            chunked_prefill=True,
+            queue_order=order,
+            shed=order == "priority" and blocks == 62,
+            long_prefill_token_threshold=longest,
+            prefix_caching=True,
+        )
+        shared = replace(trace, contents=of_rows(pieces))
+        row = by_class if order != "fcfs" else shared
+        kv_blocks = blocks // knobs.tokens_per_block
+        limits = NO_LIMITS | ({"windows": Windows(blocks=2, tokens=20)} if blocks == 80 else {})
+        run = Run(trace=row, step=MODEL, knobs=knobs, kv_blocks=kv_blocks, **limits)
+        same_ranks(plain.run_ranks, run, [row], 1, leaps=blocks != 50)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "rows"),
+    [
+        (
+            60,
+            [(6, 5, 30), (9, 1, 29), (27, 3, 8), (33, 6, 34), (44, 5, 6), (45, 11, 5), (50, 5, 28)],
+        ),
+        (
+            60,
+            [
+                (0, 5, 26),
+                (9, 2, 36),
+                (12, 1, 32),
+                (13, 7, 9),
+                (30, 3, 13),
+                (32, 3, 14),
+                (51, 11, 8),
+            ],
+        ),
+        (
+            75,
+            [
+                (1, 1, 7),
+                (1, 6, 18),
+                (26, 8, 31),
+                (33, 1, 29),
+                (41, 11, 35),
+                (43, 8, 34),
+                (56, 6, 36),
+            ],
+        ),
+    ],
+)
+def test_sglang_retracts_who_has_the_fewest_tokens_though_others_came_later(plain, blocks, rows):
+    """One that was retracted before has more of them than who entered meanwhile."""
+    trace, knobs = trace_of(*rows), knobs_of(6, 64, block=1, scheduler="sglang")
+    knobs = replace(knobs, chunked_prefill=True)
+    run = Run(trace=trace, step=MODEL, knobs=knobs, kv_blocks=blocks, **NO_LIMITS)
+    same_ranks(plain.run_ranks, run, [trace], 1, leaps=True)
+
+
+TIERS = {
+    "one": [(9, 0, False)],
+    "two": [(4, 5_555_555_555, True), (20, 0, False)],
+    "none of the first": [(0, 0, False), (9, 1_000_000, True)],
+}
+
+
+@pytest.mark.parametrize("tiers", TIERS)
+@pytest.mark.parametrize("scheduler", ["vllm", "sglang", "tensorrt-llm", "one-prefill"])
+def test_uncompiled_kernel_equals_reference_where_blocks_come_back_from_tiers(
+    plain, scheduler, tiers
+):
+    """Four beginnings of five blocks each, of which the cache holds two at a time."""
+    rows = [(70 * n + 3 * (n % 3), 22 + n % 3, 4 + n % 2) for n in range(14)]
+    order = [0, 1, 2, 0, 3, 1, 0, 2, 2, 3, 1, 0, 3, 2]
+    pieces = [[(beginning, 20), (100 + n, ENDLESS)] for n, beginning in enumerate(order)]
+    trace = replace(trace_of(*rows), contents=of_rows(pieces))
+    knobs = knobs_of(2, 64, block=4, scheduler=scheduler, prefix_caching=True)
+    run = Run(
+        trace=trace,
+        step=MODEL,
+        knobs=knobs,
+        kv_blocks=14,
+        tiers=tuple(
+            Tier(blocks=blocks, block_ps=77_777_777, latency_ps=latency, overlaps=overlaps)
+            for blocks, latency, overlaps in TIERS[tiers]
+        ),
+        **NO_LIMITS,
+    )
+    same_ranks(plain.run_ranks, run, [trace], 1, leaps=True)
+    [record], _ = plain.run_ranks([trace], 1, MODEL, knobs, 14, tiers=run.tiers)
+    [without], _ = plain.run_ranks([trace], 1, MODEL, knobs, 14)
+    assert record.cached_tokens.sum() > without.cached_tokens.sum()
 
 
 # Small runs of every kind, and leaps.
@@ -856,6 +976,21 @@ def test_fleets_answer_for_pools_where_blocks_last(plain, knobs, streams, lackin
     link = replace(LINK, block_tokens=4, bytes_s=1e4)
     found = beside(plain, "pools").run_pools(trace, [source], [target], link, "round-robin")
     assert (found is not None) is given
+
+
+@pytest.mark.parametrize("streams", [{"stream_s": 0.002}, {"stream_s": 0.002, "enter_s": 0.0001}])
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_a_prompt_waits_for_its_transfer_from_the_end_of_its_step_on(plain, streams, lacking):
+    """The first cache has arrived at 73 or 73.1 ms, and the step of the second prompt, which comes at
+    73.5, ends a millisecond later: at no time do both wait."""
+    knobs = knobs_of(8, 64, block=4)
+    engine = beside(plain, "engine").Engine
+    source = engine(replace(TICKS, **streams), knobs, 2 + 16 + 24 + 6 - lacking).machine
+    target = engine(TICKS, knobs, 500).machine
+    trace = half_ms((0, 7, 5), (73.5, 7, 5))
+    link = replace(LINK, block_tokens=4, bytes_s=1e4)
+    found = beside(plain, "pools").run_pools(trace, [source], [target], link, "round-robin")
+    assert (found is not None) is (lacking == 0)
 
 
 def test_what_one_step_of_a_pool_may_take_by_hand(plain):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.plan.candidates import candidate
 from tests.questions import best, plans_with, question
 from tests.sizing.search.contenders import IDENTITY, asked_for, carrying, ready_of, sized_of
-from tonnage.plan.demand import Existing
+from tonnage.plan.demand import Existing, OwnedGroup
 from tonnage.plan.limit import SATURATION
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.fleet import existing_text
@@ -32,6 +32,7 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.progress import Steps
 from tonnage.sizing.question import Owned, Question
+from tonnage.sizing.search.objectives import MostLoad
 
 few_parts = plans_with()
 
@@ -321,3 +322,118 @@ def test_systems_of_each_kind_are_as_slow_as_their_confidence_allows(
     slowdown = rows[0].contender.as_asked if as_predicted else 0.8
     peak = Peak(slowdown, 9.0)
     assert fleet == ([(peak, 2), (peak, 3)], [5.0, 6.0])
+
+
+@pytest.mark.parametrize(
+    ("of_existing", "rates", "spare", "kinds"),
+    [
+        (False, (30.0,), 1, 1),
+        (True, (30.0,), 1, 1),
+        (False, (30.0, 50.0), 1, 2),
+        (True, (30.0, None), 0, 2),
+        (True, (None,), 0, 1),
+    ],
+)
+def test_what_exists_and_the_question_for_it_by_hand(
+    *,
+    of_existing: bool,
+    rates: tuple[float | None, ...],
+    spare: int,
+    kinds: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spare systems are left out where there is one kind; together the kinds carry a tenth less."""
+    module = "tonnage.sizing.fleet.existing"
+    have = tuple(
+        Owned(count=4 + place, system=SimpleNamespace(name=f"kind {place}"))
+        for place in range(kinds)
+    )
+    demand = SimpleNamespace(of_existing=of_existing, sizing_requests_per_second=20.0)
+    asked = asked_for(20.0, have=have, spare=spare, demand=demand, growth_per_month=0.05)
+    calls: list[object] = []
+
+    def strong(search: object, owned: Owned, spare: int = 0) -> object:
+        calls.append(("strongest", search, owned, spare))
+        rate = rates[have.index(owned)]
+        return None if rate is None else SimpleNamespace(ready=f"ready {rate:g}", rate=rate)
+
+    def together(question: object, kinds: object, total: float) -> float:
+        calls.append(("together", kinds, total))
+        return 0.9 * total
+
+    def group(owned: Owned, best: object) -> OwnedGroup:
+        rate = 0.0 if best is None else best.rate
+        return OwnedGroup(
+            count=owned.count,
+            system=owned.system.name,
+            deployment=None,
+            instances=0,
+            requests_per_second=rate,
+            binds=f"bound {rate:g}",
+        )
+
+    monkeypatch.setattr(f"{module}.Search", lambda **what: what)
+    monkeypatch.setattr(f"{module}.strongest", strong)
+    monkeypatch.setattr(f"{module}._group", group)
+    monkeypatch.setattr(f"{module}._together", together)
+    monkeypatch.setattr(f"{module}.months_left", lambda *what: what)
+    monkeypatch.setattr(
+        f"{module}.carried_by_existing", lambda rate: SimpleNamespace(of_existing=True, rate=rate)
+    )
+    found, question, ready = existing(asked, "runs", "steps", 3)
+    total = 0.9 * sum(rate or 0.0 for rate in rates)
+    search = {"question": asked, "runs": "runs", "steps": "steps", "workers": 3, "rows": False}
+    left_out = spare if kinds == 1 else 0
+    assert calls[:-1] == [("strongest", search, owned, left_out) for owned in have]
+    name, counts, whole = calls[-1]
+    assert (name, whole) == ("together", sum(rate or 0.0 for rate in rates))
+    assert [(best.rate, count) for best, count in counts] == [
+        (rate, owned.count - left_out)
+        for rate, owned in zip(rates, have, strict=True)
+        if rate is not None
+    ]
+    if of_existing and total:
+        assert question.demand.rate == pytest.approx(total, rel=1e-8)
+        assert question.demand.rate < total
+    else:
+        assert question is asked
+    today = None if of_existing else 20.0
+    largest = max(rate or 0.0 for rate in rates)
+    assert found == Existing(
+        groups=tuple(
+            group(owned, None if rate is None else SimpleNamespace(rate=rate))
+            for owned, rate in zip(have, rates, strict=True)
+        ),
+        requests_per_second=pytest.approx(total),
+        asked_requests_per_second=today,
+        headroom=None if today is None else pytest.approx(total / 20.0 - 1),
+        breaks_first=f"bound {largest:g}",
+        growth_per_month=0.05,
+        months_left=None if today is None else (20.0, pytest.approx(total), 0.05),
+    )
+    assert ready == tuple(f"ready {rate:g}" for rate in rates if rate is not None)
+
+
+def test_the_strongest_deployment_is_of_the_gpus_of_the_systems() -> None:
+    gpus = tuple(SimpleNamespace(name=name) for name in ("a", "b"))
+    asked = asked_for(1.0, gpus=gpus, systems=("all",), have=("systems",), spare=3)
+    made: list[object] = []
+
+    @dataclass(frozen=True)
+    class Searched:
+        question: object
+        aim: object = None
+
+        def answer(self) -> object:
+            made.append(self)
+            return SimpleNamespace(best="best")
+
+    owned = Owned(count=5, system=SimpleNamespace(gpu="b", name="s"))
+    assert strongest(Searched(asked), owned, spare=1) == "best"
+    (search,) = made
+    assert search.aim == MostLoad(4)
+    of = search.question
+    assert (of.gpus, of.systems, of.have, of.spare) == (gpus[1:], (owned.system,), (), 0)
+    assert strongest(Searched(asked), owned, spare=5) is None
+    assert strongest(Searched(asked), owned) == "best"
+    assert made[-1].aim == MostLoad(5)

@@ -202,3 +202,105 @@ def test_many_extra_units_are_the_fewest_that_do() -> None:
             total for total in range(needed, 400) if failures.availability(total, needed) >= 0.99
         )
         assert failures.standing(needed, 0.99) == standing
+
+
+FAILING = Failures(mtbf_hours=2_000.0, repair_hours=48.0, repairers=9)
+
+
+@pytest.mark.parametrize(
+    ("how", "of", "systems", "standby"),
+    [
+        # six systems, one of them spare: 29 of 32 instances carry the load on five
+        ({}, {}, 6, ("system", 5, 6, 0)),
+        ({"spare_instances": 3}, {}, 6, ("system", 5, 6, 0)),
+        ({"spare_instances": 20}, {}, 7, ("system", 5, 7, 1)),
+        ({"unit": "instance"}, {}, 6, ("instance", 29, 48, 0)),
+        ({"unit": "instance", "spare_instances": 20}, {}, 7, ("instance", 29, 56, 1)),
+        # no more than the systems without the spare one hold
+        ({"unit": "instance"}, {"load": 99.0}, 6, ("instance", 40, 48, 0)),
+        # an instance on two systems fails as a whole
+        ({}, {"tp": 8, "pp": 2, "instances": 3, "load": 2.0}, 6, ("instance", 2, 3, 0)),
+    ],
+)
+def test_a_candidate_with_what_stands_by_is_whole(
+    how: dict[str, Any], of: dict[str, Any], systems: int, standby: Any
+) -> None:
+    parts = {"systems": 6, "tp": 1, "requests_per_second_per_instance": 1.0} | of
+    load = parts.pop("load", 29.0)
+    one = candidate(**parts, headroom_to_saturation=0.5)
+    grown_one = with_standby(one, load=load, spare=1, **how)
+    unit, needed, standing, extra = standby
+    instances = one.pool.fleet.of(systems).instances
+    assert grown_one == replace(
+        one.on(systems=systems, instances=instances),
+        standby=Standby(unit=unit, needed=needed, standing=standing, extra_systems=extra),
+        headroom_to_saturation=pytest.approx(1.5 * instances / one.instances - 1),
+    )
+    failing = with_standby(one, load=load, spare=1, failures=FAILING, **how)
+    assert failing.standby == replace(
+        grown_one.standby,
+        mtbf_hours=2_000.0,
+        repair_hours=48.0,
+        repairers=9,
+        availability=FAILING.availability(standing, needed),
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "asked", "systems", "numbers"),
+    [
+        # of five in use seven stand by, of four six: but the one at 95 % has a spare one as well
+        ("system", 0.999, None, None),
+        ("instance", 0.999, None, None),
+        ("system", None, 6, {"50": 5, "80": 6, "95": 9, "99": None}),
+    ],
+)
+def test_numbers_at_each_confidence_have_what_stands_by(
+    unit: Any, asked: float | None, systems: int | None, numbers: Any
+) -> None:
+    sure = Confidence(
+        meets=0.9,
+        systems={"50": 5, "80": 6, "95": 9, "99": None},
+        step_factors={},
+        metric="ttft_ms",
+    )
+    one = candidate(systems=6, requests_per_second_per_instance=1.0, confidence=sure)
+    grown_one = with_standby(
+        one, load=40.0, spare=1, unit=unit, availability=asked, failures=FAILING
+    )
+    if asked is None:
+        assert grown_one.systems == systems
+    elif unit == "system":
+        numbers = {
+            name: max(count, FAILING.standing(count - 1, asked))
+            for name, count in (("50", 5), ("80", 6), ("95", 9))
+        } | {"99": None}
+        assert grown_one.systems == FAILING.standing(5, asked) > 6
+        assert numbers["95"] > 9
+    else:
+        extra = grown_one.systems - 6
+        assert grown_one.systems == max(6, math.ceil(FAILING.standing(40, asked) / 8))
+        numbers = {"50": 5 + extra, "80": 6 + extra, "95": 9 + extra, "99": None}
+    assert grown_one.confidence == replace(sure, systems=numbers)
+    assert grown_one.standby.extra_systems == grown_one.systems - 6
+    assert grown_one.standby.asked == asked
+    pools = replace(one, pools=(one.pool, one.pool))
+    assert with_standby(pools, load=40.0, spare=1, spare_instances=99) is pools
+
+
+def test_the_units_that_are_down_by_hand() -> None:
+    """Three units that are down a tenth as long as they work: weights of 1, 0.3, 0.03 and 0.001 with
+    as many repairers, and of 1, 0.3, 0.06 and 0.006 with one."""
+    free = Failures(mtbf_hours=100.0, repair_hours=10.0)
+    assert free.down(3) == pytest.approx([weight / 1.331 for weight in (1, 0.3, 0.03, 0.001)])
+    single = replace(free, repairers=1)
+    assert single.down(3) == pytest.approx([weight / 1.366 for weight in (1, 0.3, 0.06, 0.006)])
+    two = replace(free, repairers=2)
+    assert two.down(3) == pytest.approx([weight / 1.3315 for weight in (1, 0.3, 0.03, 0.0015)])
+    assert two.availability(3, 2) == pytest.approx(1.3 / 1.3315)
+    assert free.down(0) == (1.0,)
+    for share, most in ((1 / 1.21, 2), (1.3 / 1.331, 3)):
+        assert free.standing(2, share - 1e-9) == most
+        assert free.standing(2, share + 1e-9) == most + 1
+    with pytest.raises(InputError, match=r"99.9% is never reached with 9 in use: 1 at once"):
+        Failures(mtbf_hours=10.0, repair_hours=10.0, repairers=1).standing(9, 0.999)

@@ -376,7 +376,11 @@ def test_closed_forms_of_two_pools_by_hand(small: Small) -> None:
         [0.1, 0.18, math.inf, math.inf]
     )
     small.memory = SimpleNamespace(blocks=100, request_blocks=lambda tokens: tokens // 5)
-    assert room_for(small) == 4, "105 tokens take 21 blocks of a hundred; four slots"
+    assert room_for(small) == 4, "four slots"
+    small.knobs.max_batch_size = 99
+    assert room_for(small) == 4, "105 tokens take 21 blocks of a hundred"
+    small.memory.blocks = 105
+    assert room_for(small) == 5
     small.knobs.max_batch_size = 3
     assert room_for(small) == 3
     small.memory.blocks = 10

@@ -249,12 +249,12 @@ def give_name(c, block, name):
 
 @part()
 def let_begin(c, block, name, until):
-    """Let a block of the cache be found by its beginning, up to that token."""
+    """Let a block of the cache, which has no other beginning since it was taken, be found by it, up
+    to that token.
+    """
     before = named(c, name)
     if 0 <= before != block:
         c.begun[before] = EMPTY
-    if c.begun[block] != EMPTY and c.begun[block] != name:
-        drop(c, c.begun[block])
     c.begun[block] = name
     c.begun_until[block] = until
     put(c, name, block)

@@ -236,7 +236,6 @@ def fail_or_return(f, view, memory, router, at):
             counters[1] += 1
             f.rows.generated[r] = 0
             f.rows.first[r] = -1
-            f.rows.last[r] = -1
             f.rows.preemptions[r] = 0
             route_one(f, view, memory, router, r, at)
         else:
