@@ -113,12 +113,20 @@ def test_the_cheapest_token_of_a_prompt_may_be_in_a_step_that_is_not_full(
         lambda c, tokens, sequences: cost[tokens] * sequences,
     )
     assert small.least_token_s == 0.2
+    monkeypatch.setattr(
+        "tonnage.sizing.loads.two_pools.batch_seconds",
+        lambda c, tokens, sequences: cost[tokens] * sequences,
+    )
+    link = SimpleNamespace(bytes_of=lambda tokens: tokens, bytes_s=1e9)
+    assert prefills_at_most(small, link) == pytest.approx(2 / (100 * 0.2 + 0.005))
     again = Small()
     cost[32] = 1.6
     assert again.least_token_s == 0.05
+    assert prefills_at_most(again, link) == pytest.approx(2 / (100 * 0.05 + 0.005))
     tiny = Small(knobs=SimpleNamespace(max_num_tokens=1))
     cost[1] = 7.0
     assert tiny.least_token_s == 7.0
+    assert prefills_at_most(tiny, link) == pytest.approx(2 / (100 * 7.0 + 0.005))
 
 
 def test_fewer_steps_with_guessed_tokens_by_hand(small: Small) -> None:

@@ -441,6 +441,20 @@ def test_a_search_goes_up_or_down_by_twice_as_many_places_each_time(
     assert [round(64 * math.log2(rate)) for rate in tried][: len(places)] == places
 
 
+def test_what_the_longest_runs_take_back_is_read_downwards_until_it_is_no_better() -> None:
+    """Short runs are clear up to saturation; the longest breaks above 300, or everywhere."""
+    late = Curve(lambda rate, length: rate if length == SURE else 0.1)
+    assert rate_of(late.highest(limit(300.0), above=290.0, care=SURE)) == pytest.approx(300.0)
+    broken = late.highest(limit(300.0), above=310.0, care=SURE)
+    assert isinstance(broken, Broken)
+    assert broken.rate == on_lattice(place_of(310.0) // 4 * 4)
+    assert broken.limit == limit(300.0)[0]
+    never = Curve(lambda rate, length: 9.0 if length == SURE else 0.1)
+    lowest = never.highest(limit(1.0), care=SURE)
+    assert isinstance(lowest, Broken)
+    assert place_of(lowest.rate) - (never.top - LOWEST) in range(4)
+
+
 @pytest.mark.parametrize("follows", [True, False])
 def test_whether_limits_hold_to_the_end_of_the_longest_run(follows: bool) -> None:
     """Of conversations alone, and where the longest decides."""

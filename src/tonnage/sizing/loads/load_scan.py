@@ -251,10 +251,7 @@ class LoadScan:
         rate, limit = top, None
         if used_at(over, slo) > 1.0:
             share = (
-                min(
-                    (_share(below.summary, over.summary, compared_limit) for compared_limit in slo),
-                    default=0.0,
-                )
+                min(_share(below.summary, over.summary, compared_limit) for compared_limit in slo)
                 if over.growth <= 1.0
                 else 0.0
             )
