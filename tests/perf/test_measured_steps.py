@@ -80,8 +80,13 @@ def test_what_a_step_model_cannot_go_with(tmp_path: Path) -> None:
     check_source(StepSource(name="aiconfigurator"), None, 5)
     with pytest.raises(InputError, match="leave one of them out"):
         check_source(d.step_source, calibration, 1)
-    with pytest.raises(InputError, match=r"ours\.csv does not say which of 2 deployments"):
+    with pytest.raises(InputError) as several:
         check_source(d.step_source, None, 2)
+    assert str(several.value).endswith(
+        "ours.csv does not say which of 2 deployments its steps are of; add columns such as model,"
+        " gpu, precision, tp, engine, or ask for one deployment"
+    )
+    check_source(d.step_source, None, 1)
     with pytest.raises(InputError, match="pipeline stages"):
         reduction(replace(d, parallelism=Parallelism(tp=1, pp=2)))
 
