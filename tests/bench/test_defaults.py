@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.defaults import SHAPE, of_class, of_function, records, shape
+from tests.defaults import of_class, of_function
 from tonnage.bench import (
     arguments,
     benchmark,
@@ -39,39 +39,6 @@ from tonnage.bench import (
     validity,
     workers,
 )
-
-ROOM = (
-    *(arguments, benchmark, client, conductor, connection, conversations, endpoints),
-    *(exact_replies, exact_server, find_max, http_response, infer, intervals, load, measure),
-    *(
-        prompts,
-        receiver,
-        recorder,
-        reply,
-        scrape,
-        selftest,
-        steady,
-        tiers,
-        timer,
-        validity,
-        workers,
-    ),
-)
-OTHER_SHAPES = {
-    "_Talk": {"eq", "slots"},
-    "Conversations": SHAPE - {"eq"},
-    "TurnLog": SHAPE - {"eq"},
-    "Delta": SHAPE - {"frozen"},
-    "Served": {"slots", "kw_only"},
-    "Tally": SHAPE - {"frozen"},
-}
-"""What a run adds to while it lasts, and arrays, whose equality is none of the whole."""
-
-
-def test_records_do_not_change_and_are_written_by_name() -> None:
-    kinds = {kind.__name__: shape(kind) for kind in records(*ROOM)}
-    assert len(kinds) > 40
-    assert kinds == {name: OTHER_SHAPES.get(name, SHAPE) for name in kinds}
 
 
 @pytest.mark.parametrize(

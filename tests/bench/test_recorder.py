@@ -238,7 +238,7 @@ def test_counts_of_a_run_by_hand() -> None:
         {"finish": "stop", "prompt": 20},
         {"finish": "length", "prompt": 23, "osl": 3},
         {"tokens": 5, "sizes": [4, 4], "osl": 5, "finish": "stop", "prompt": 18},
-        {"tokens": 9, "reasoning": 7, "osl": 9},
+        {"tokens": 9, "reasoning": 7, "osl": 9, "prompt": 20},
         {"tokens": 0, "times": [], "sizes": []},
         {"tokens": 0, "texts": ["abc", "d"]},
         {"choices": 2, "tokens": 4, "sizes": [2, 2]},
@@ -264,7 +264,7 @@ def test_counts_of_a_run_by_hand() -> None:
         osl_off=4,
         osl_far=2,
         isl_extra=3 - 2,
-        prompt_counts=3,
+        prompt_counts=4,
         examples=[
             {"id": 7, "outcome": "HTTP 500", "detail": "no"},
             {"id": 8, "outcome": "HTTP 500", "detail": "again"},

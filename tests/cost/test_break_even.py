@@ -18,6 +18,7 @@ from tests.cost.cost_cases import (
     servings,
     traffics,
 )
+from tests.cost.plan_cost_cases import JOB_PRICES, ONE
 from tests.plan.candidates import candidate, plan_of
 from tonnage.cost.break_even import (
     Crossing,
@@ -372,3 +373,74 @@ def test_the_lowest_of_curves_follows_whichever_is_below() -> None:
     assert [lowest.at(volume) for volume in (5, 15, 25, 35, 45)] == [4.0, 5.0, 11.0, 11.0, 17.0]
     assert lowest.jumps == ((10.0, 1.0), (20.0, 6.0), (40.0, 6.0))
     assert _lowest([small]) == small
+
+
+def test_every_break_even_of_a_load_by_hand_and_every_figure() -> None:
+    """Four requests/s at the peak and two on the mean, on instances of one: each carries a quarter
+    of the year's requests. A system of eight costs 119,000 USD, an instance by the hour 17,520 USD,
+    and a request at the API 0.0026 USD."""
+    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=4.0, mean_requests_per_second=2.0)
+    volume = 2 * 31_536_000
+    instance = volume / 4
+    rented, api, of_two = break_evens(traffic, ONE, JOB_PRICES)
+    # of 7, 14, 21, 28 and 34 instances renting costs more than 1 to 5 systems; the next system after
+    # 8, 16, 24 and 32 of them makes it the cheaper again
+    assert rented == BreakEven(
+        between=("on-prem", "cloud"),
+        cheaper_below="cloud",
+        cheaper_above="on-prem",
+        first_requests_per_year=pytest.approx(6 * instance),
+        last_requests_per_year=pytest.approx(33 * instance),
+        changes=9,
+        bought_fleet_requests_per_year=None,
+        searched_to_requests_per_year=10 * volume,
+    )
+    assert api == BreakEven(
+        between=("on-prem", "api"),
+        cheaper_below="api",
+        cheaper_above="on-prem",
+        first_requests_per_year=pytest.approx(119_000 / 0.0026),
+        last_requests_per_year=pytest.approx(119_000 / 0.0026),
+        changes=1,
+        bought_fleet_requests_per_year=pytest.approx(119_000 / 0.0026),
+        searched_to_requests_per_year=10 * volume,
+    )
+    assert of_two == BreakEven(
+        between=("cloud", "api"),
+        cheaper_below="api",
+        cheaper_above="cloud",
+        first_requests_per_year=pytest.approx(17_520 / 0.0026),
+        last_requests_per_year=pytest.approx(17_520 / 0.0026),
+        changes=1,
+        bought_fleet_requests_per_year=None,
+        searched_to_requests_per_year=10 * volume,
+    )
+    # half of the hours need nobody, and two instances stay on; of 12 in the others the API is dearer
+    night = replace(traffic, profile=(0.0, 4.0), peak_requests_per_second=16.0)
+    kept = by_names(break_evens(night, ONE, JOB_PRICES, 2))
+    assert kept["cloud", "api"].first_requests_per_year == pytest.approx(
+        (2 + 12) * 2 * 4_380 / 0.0026
+    )
+    # a system then carries 31,536,000 requests, which the API asks 81,994 USD for
+    never = kept["on-prem", "api"]
+    assert (never.first_requests_per_year, never.bought_fleet_requests_per_year) == (None, None)
+    assert never.cheaper_below == never.cheaper_above == "api"
+    spare = by_names(break_evens(traffic, replace(ONE, spare=1), JOB_PRICES))
+    assert spare["on-prem", "api"].first_requests_per_year == pytest.approx(238_000 / 0.0026)
+
+
+def test_two_costs_that_differ_by_rounding_alone_are_the_same() -> None:
+    """Within a millionth of a millionth of the larger neither is the cheaper."""
+    flat = Curve(base=1e6, slope=0.0)
+    for gap, side in ((0.5e-6, None), (2e-6, True), (-0.5e-6, None), (-2e-6, False)):
+        assert crossings(Curve(base=1e6 - gap, slope=0.0), flat, 10.0) == (side, ())
+    rising = Curve(base=1e6, slope=1.0)
+    assert crossings(rising, flat, 10.0) == (False, ())  # equal at 0, dearer at the end
+    assert crossings(flat, rising, 10.0) == (True, ())
+    stepped = Curve(base=1.0, slope=0.0, jumps=((10.0, 5.0), (10.0 + 1e-7, 5.0)))
+    other = Curve(base=3.0, slope=0.0, jumps=((10.0, 20.0),))
+    start, found = crossings(stepped, other, 100.0)
+    assert (start, found) == (True, ())
+    late = Curve(base=1.0, slope=0.0, jumps=((50.0, 9.0), (20.0, 1.0), (100.0, 99.0)))
+    start, found = crossings(late, Curve(base=3.0, slope=0.0), 100.0)
+    assert (start, found) == (True, (Crossing(volume=50.0, first_cheaper_above=False),))

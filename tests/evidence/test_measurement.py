@@ -31,18 +31,23 @@ from tonnage.evidence.measurement import (
     ClosedLoad,
     Design,
     _grid,
+    _lengths,
+    _measurable,
     _Outcomes,
+    _row,
     _variance_left,
     design,
     greedy,
+    measurement,
     width_left,
 )
+from tonnage.evidence.predict import Point
 from tonnage.perf.pipeline import start_seconds
 from tonnage.perf.residuals import LEVELS, SCALE, Residuals
 from tonnage.plan.cost import YearlyCost
 from tonnage.plan.fleet import fleet
 from tonnage.plan.plan import Plan
-from tonnage.plan.sensitivity import FOLDER, Sweep
+from tonnage.plan.sensitivity import FOLDER, Measurement, Sweep
 from tonnage.results.metrics import summarize
 from tonnage.results.store import write_run
 from tonnage.simulator.simulate import simulate_many
@@ -427,3 +432,159 @@ def test_what_is_left_of_a_variance() -> None:
     assert _variance_left(np.diag([4.0, 1.0]), wanted) == pytest.approx((9 / 4 + 16) / 25)
     assert _variance_left(np.diag([4.0, 8.0]), np.zeros(2)) == 1.0
     assert _variance_left(np.diag([0.5, 0.5]), wanted) == 1.0
+
+
+def choice_of(**changed: Any) -> Any:
+    """A choice that can be measured."""
+    return SimpleNamespace(
+        **{
+            "confidence": SimpleNamespace(systems={"50": 9, "80": 10}),
+            "pools": (1,),
+            "knobs": SimpleNamespace(scheduler="vllm"),
+            "parallelism": SimpleNamespace(pp=1),
+            "engine": "vllm",
+            "engine_preset": "vllm",
+            "gpu": "h100-sxm-80gb",
+            **changed,
+        }
+    )
+
+
+def question_of(**changed: Any) -> Any:
+    """A question whose choice can be measured."""
+    return SimpleNamespace(
+        **{
+            "calibration": None,
+            "step_source": None,
+            "sharing": None,
+            "recording": None,
+            "offline": False,
+            "deepen": True,
+            **changed,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("of_question", "of_choice", "measurable"),
+    [
+        ({}, {}, True),
+        ({"sharing": SimpleNamespace(recorded=None)}, {}, True),
+        ({"sharing": SimpleNamespace(recorded="sessions")}, {}, False),
+        ({"calibration": "terms"}, {}, False),
+        ({"step_source": "table"}, {}, False),
+        ({"recording": "trace"}, {}, False),
+        ({"offline": True}, {}, False),
+        ({}, {"confidence": None}, False),
+        ({}, {"pools": (1, 2)}, False),
+        ({}, {"knobs": None}, False),
+        ({}, {"knobs": SimpleNamespace(scheduler="static")}, False),
+        ({}, {"parallelism": SimpleNamespace(pp=2)}, False),
+        ({}, {"engine_preset": "vllm-0.12"}, False),
+        ({}, {"gpu": "no-such-gpu"}, False),
+        ({}, {"gpu": "h100"}, False),  # another name of it: no catalog id
+    ],
+)
+def test_a_choice_is_measured_where_a_calibration_would_apply_to_it(
+    of_question: dict[str, Any], of_choice: dict[str, Any], measurable: bool
+) -> None:
+    assert _measurable(question_of(**of_question), choice_of(**of_choice)) is measurable
+
+
+def test_nothing_is_measured_of_a_quick_answer_none_or_one_on_a_fleet_that_exists() -> None:
+    for of_plan, of_question in (
+        ({"choice": None, "existing": None}, {}),
+        ({"choice": choice_of(), "existing": None}, {"deepen": False}),
+        ({"choice": choice_of(), "existing": "fleet"}, {}),
+        ({"choice": choice_of(pools=()), "existing": None}, {}),
+    ):
+        plan = SimpleNamespace(**of_plan)
+        found = measurement(question_of(**of_question), plan, None)  # type: ignore[arg-type]
+        assert found is None
+
+
+@pytest.mark.parametrize(("load", "rate"), [("open", 5.0), ("closed", None)])
+def test_the_points_are_designed_for_the_load_that_the_choice_carries(
+    load: str, rate: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rate of an instance of an open loop, its clients, and the metric that ends the load."""
+    designed: list[Any] = []
+    made: list[Any] = [None, "points"]
+
+    def design_of(*values: Any, **more: Any) -> Any:
+        designed.append((*values, more))
+        return made.pop(0)
+
+    def outcomes_of(**values: Any) -> Any:
+        return SimpleNamespace(measurement=lambda deciding: (values, deciding))
+
+    contender = SimpleNamespace(running="instance")
+    module = "tonnage.evidence.measurement"
+    monkeypatch.setattr(f"{module}.contender_of", lambda *_: contender)
+    monkeypatch.setattr(f"{module}.design", design_of)
+    monkeypatch.setattr(f"{module}.metric_of", lambda binds: f"metric of {binds}")
+    monkeypatch.setattr(f"{module}._Outcomes", outcomes_of)
+    choice = choice_of(binds="ttft", sized_rate=5.0, concurrency_per_instance=40.0)
+    plan: Any = SimpleNamespace(choice=choice, existing=None)
+    question: Any = question_of(load=load)
+    assert measurement(question, plan, None) is None  # type: ignore[arg-type]
+    assert measurement(question, plan, None) == (  # type: ignore[arg-type]
+        {"contender": contender, "choice": choice, "points": "points"},
+        "metric of ttft",
+    )
+    assert designed == [("instance", "metric of ttft", {"rate": rate, "clients": 40.0})] * 2
+    choice.concurrency_per_instance = None
+    assert measurement(question, plan, None) is None  # type: ignore[arg-type]
+    monkeypatch.setattr(f"{module}.contender_of", lambda *_: None)
+    choice.concurrency_per_instance = 40.0
+    assert measurement(question, plan, None) is None  # type: ignore[arg-type]
+
+
+def test_what_is_said_of_a_measurement_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each confidence the systems of the rate afterwards, and at the question's own."""
+    found = outcomes({"50": 9, "80": 10, "95": 12, "85": 11}, confidence=0.85)
+    found.contender.instance.deployment = deployment()
+    rates = {0.5: 5.5, 0.8: 5.2, 0.85: 5.0, 0.95: 4.6}
+    monkeypatch.setattr(_Outcomes, "_after", lambda _, level, quantile: (level, quantile))
+    monkeypatch.setattr(_Outcomes, "_rate", lambda _, after: rates[after[0]] * (after[1] == 0.5))
+    monkeypatch.setattr(_Outcomes, "_expected", lambda _, level: 100 * level)
+    said = found.measurement("e2e_ms")
+    sweeps = tuple(found._sweeps())
+    # two instances in a system, one spare system and two on standby; not below those at 50 % now
+    assert said == Measurement(
+        model=deployment().model.name,
+        confidence=0.85,
+        sweeps=sweeps,
+        seconds=found._seconds(sweeps),
+        left=0.3,
+        systems={"50": 11, "80": 12, "95": 14, "85": 13},
+        after={"50": 11, "80": 12, "85": 13, "95": 14},
+        expected_systems=85.0,
+    )
+    unknown = outcomes({"50": 9, "80": None, "95": None})
+    assert unknown.measurement("e2e_ms").expected_systems is None
+    nobody = outcomes()
+    assert nobody.measurement("e2e_ms").systems == {}
+
+
+def test_lengths_and_rows_of_points_that_nobody_has_measured() -> None:
+    def lengths(computed: float, osl: float) -> tuple[int, int]:
+        traffic = SimpleNamespace(osl=SimpleNamespace(mean=osl))
+        return _lengths(SimpleNamespace(computed=computed, traffic=traffic))  # type: ignore[arg-type]
+
+    assert [lengths(0.2, 1.0), lengths(399.6, 2.4), lengths(1.6, 3.6)] == [(1, 2), (400, 2), (2, 4)]
+    point = Point(deployment=deployment(), isl=7, osl=9, concurrency=3, requests=11)
+    assert _row(point) == {
+        "point": point,
+        "model": deployment().model.name,
+        "isl": 7,
+        "osl": 9,
+        "batch": None,
+        "concurrency": 3,
+        "request_rate": None,
+        "ttft_ms": 1.0,
+        "ttft_p95_ms": 1.0,
+        "itl_ms": 1.0,
+        "e2e_ms": 1.0,
+        "requests_s": 1.0,
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.in_turn import in_turn
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.evidence.predict import (
     decoding,
+    joules_per_token,
     open_loop,
     predict,
     read_point,
@@ -24,6 +26,7 @@ from tonnage.evidence.predict import (
 )
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
+from tonnage.spec.workload import OpenLoop
 
 SPLITS = (
     {"tp": 8},
@@ -222,3 +225,90 @@ def test_a_static_batch_has_its_metrics_in_every_unit() -> None:
     single = predict(read_point(row | {"osl": 1}))
     assert math.isnan(single["itl_ms"])
     assert single["e2e_ms"] == single["ttft_ms"]
+
+
+def test_an_open_loop_is_poisson_and_has_no_cap_unless_its_row_says_so() -> None:
+    assert open_loop(7.0) == OpenLoop(rate=7.0, process="poisson", cv=1.0, in_flight=0)
+    assert workload(request_rate=3.0).arrivals == open_loop(3.0)
+    assert workload(request_rate=3.0, in_flight=4, burstiness=0.25).arrivals == OpenLoop(
+        rate=3.0, process="gamma", cv=2.0, in_flight=4
+    )
+
+
+def test_rows_of_old_engines_have_the_preset_of_their_load() -> None:
+    """An engine whose only preset is that of static batches, under a load; a batch on any engine."""
+    old = ROW | {"engine": "tensorrt-llm-0.9", "precision": "fp16"}
+    loaded, static = read_point(old | {"concurrency": 1}), read_point(old | {"batch": 3})
+    assert (loaded.deployment.engine, static.deployment.engine) == (
+        "tensorrt-llm-0.10",
+        "tensorrt-llm-0.9",
+    )
+    batch = read_point(ROW | {"batch": 50})
+    assert (batch.deployment.knobs.scheduler, batch.deployment.knobs.max_num_tokens) == (
+        "static",
+        50_000,
+    )
+    knobs = batch.deployment.knobs
+    given = read_point(ROW | {"concurrency": 2, "knobs": knobs, "max_batch_size": 7})
+    assert given.deployment.knobs.max_num_tokens == 50_000
+    assert given.deployment.knobs.scheduler == "static"
+
+
+def test_ranks_answer_together_and_each_has_its_own_latencies() -> None:
+    """Eight requests on four attention ranks: two each, and the rates are of all."""
+    row = ROW | {"model": "gpt-oss-120b", "precision": "mxfp4", "dp": 4, "ep": 4, "batch": 8}
+    found = predict(read_point(row))
+    seconds = found["e2e_ms"] / 1e3
+    assert found["requests_s"] * seconds == pytest.approx(8)
+    assert found["output_tok_s"] * seconds == pytest.approx(800)
+    rank = read_point(row).of_rank
+    assert rank.batch == 2
+    alone = static_latencies_s(step_model(rank.deployment).in_process, 2, 1_000, 100)
+    assert found["e2e_ms"] == pytest.approx(1e3 * alone[1])
+
+
+@pytest.mark.parametrize(
+    ("load", "values", "sequences"),
+    [
+        ({"batch": 8}, {"output_tok_s": 200.0}, 8),
+        ({"concurrency": 6}, {"output_tok_s": 200.0, "itl_ms": 99.0}, 6),
+        # tokens/s times the seconds of a token are those that decode at once
+        ({"request_rate": 2.0}, {"output_tok_s": 200.0, "itl_ms": 15.0}, 3.0),
+        ({"request_rate": 2.0}, {"output_tok_s": 200.0}, None),
+        ({"request_rate": 2.0}, {"output_tok_s": 200.0, "itl_ms": 0.0}, None),
+        ({"batch": 8}, {"output_tok_s": 0.0}, None),
+        ({"batch": 8}, {}, None),
+    ],
+)
+def test_joules_of_a_token_are_the_watts_of_all_gpus_over_the_tokens(
+    load: dict[str, Any],
+    values: dict[str, float],
+    sequences: float | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two GPUs of 300 W, and 200 tokens/s."""
+    seen: list[dict[str, Any]] = []
+    drawn: list[Any] = [SimpleNamespace(watts=300.0, low=0.9, high=1.2), None]
+
+    def seen_load(**what: Any) -> tuple[str, float]:
+        seen.append(what)
+        return "step", 0.5
+
+    monkeypatch.setattr("tonnage.evidence.predict.seen_load", seen_load)
+    monkeypatch.setattr("tonnage.evidence.predict.draw", lambda *_, **__: drawn.pop(0))
+    point = read_point(ROW | load | {"tp": 2})
+    found = joules_per_token(point, values)
+    if sequences is None:
+        assert (found, seen) == (None, [])
+        return
+    assert found == pytest.approx((3.0, 2.7, 3.6))
+    assert seen == [
+        {
+            "sequences": pytest.approx(sequences),
+            "tokens_per_second": 200.0,
+            "isl": 1_000,
+            "osl": 100,
+            "ranks": 1,
+        }
+    ]
+    assert joules_per_token(point, values) is None  # nothing is known of the GPU's power

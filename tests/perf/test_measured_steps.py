@@ -80,8 +80,13 @@ def test_what_a_step_model_cannot_go_with(tmp_path: Path) -> None:
     check_source(StepSource(name="aiconfigurator"), None, 5)
     with pytest.raises(InputError, match="leave one of them out"):
         check_source(d.step_source, calibration, 1)
-    with pytest.raises(InputError, match=r"ours\.csv does not say which of 2 deployments"):
+    with pytest.raises(InputError) as several:
         check_source(d.step_source, None, 2)
+    assert str(several.value).endswith(
+        "ours.csv does not say which of 2 deployments its steps are of; add columns such as model,"
+        " gpu, precision, tp, engine, or ask for one deployment"
+    )
+    check_source(d.step_source, None, 1)
     with pytest.raises(InputError, match="pipeline stages"):
         reduction(replace(d, parallelism=Parallelism(tp=1, pp=2)))
 
@@ -184,6 +189,7 @@ def test_entries_of_a_table_are_a_twelfth_apart_by_hand() -> None:
     assert _knots(tokens).tolist() == [1, 2, 4, 100, 110]
     assert _knots(np.array([1, 2, 100, 108.0])).tolist() == [1, 2, 108]
     assert _knots(np.array([3.0, 5.0])).tolist() == [3, 5]
+    assert _knots(np.array([1, 2, 4.0])).tolist() == [1, 2, 4]
 
 
 def test_what_multiplies_each_term_by_hand() -> None:

@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from tests.results.test_metrics import record
 from tonnage import api
 from tonnage.evidence.rows import errors
 from tonnage.formats.measured_files import read_measured
-from tonnage.perf.prediction_error import intervals_of, regime_of, run_noise
+from tonnage.perf.prediction_error import _known_family, intervals_of, regime_of, run_noise
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.results.requests import COMPLETED, FAILED
 from tonnage.spec.calibration import Calibration
+from tonnage.spec.catalog import find_model
+from tonnage.spec.step_times import StepSource
 from tools.fit.data import FILES
 from tools.fit.fitting import WEIGHTS, rows_of
 from tools.fit.residuals import HeldOut, coverage, held_out_rows
@@ -236,6 +239,7 @@ APART = {"model": "qwen3-235b-a22b", "gpu": "h200-sxm-141gb", "precision": "fp8"
     [
         ({}, {"host"}),
         ({"dp": 8, "tp": 1}, {"host", "ranks"}),
+        ({"dp": 2, "tp": 4}, {"host", "ranks"}),
         # experts in four bits, and few weights of a token, are what rows of vLLM have
         ({"model": "gpt-oss-120b", "precision": "mxfp4", "tp": 1}, {"host"}),
         ({"model": "gpt-oss-20b", "precision": "mxfp4", "tp": 1}, {"host"}),
@@ -340,3 +344,149 @@ def test_the_noise_of_a_run_by_hand() -> None:
     )
     assert run_noise(least) == pytest.approx(dict.fromkeys(expected, 0.0))
     assert run_noise(fewer) == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "load"),
+    [
+        ({"batch": 1}, "small batch"),
+        ({"batch": 8}, "small batch"),
+        ({"batch": 9}, "large batch"),
+        ({"batch": 9, "clients": 2}, "large batch"),
+        ({"clients": 8}, "light"),
+        ({"clients": 9}, "middle"),
+        ({"clients": 63.9}, "middle"),
+        ({"clients": 64}, "heavy"),
+        ({}, "open"),
+    ],
+)
+def test_which_load_it_is(asked: dict[str, Any], load: str) -> None:
+    d = deployment(engine="vllm")
+    for isl, osl, mix in ((400, 200, "prompt"), (399, 200, "output")):
+        found_regime = regime_of(d, isl=isl, osl=osl, **asked)
+        assert (found_regime.load, found_regime.mix, found_regime.family) == (load, mix, "dense")
+    # of a single batch nothing sets it apart, and no second step model is heard
+    assert bool(found_regime.apart) == (load not in ("small batch", "large batch"))
+
+
+@pytest.mark.parametrize(
+    ("what", "changed", "expected"),
+    [
+        ({}, {}, {}),
+        ({"precision": "gptq"}, {}, {"known_format": True}),
+        ({"precision": "awq"}, {}, {"known_format": False}),
+        ({"precision": "fp8+2:4"}, {}, {"known_format": False}),
+        ({"precision": "nf4"}, {}, {"known_format": False}),
+        ({"gpu": "h20-96gb"}, {}, {"known_gpu": False}),
+        ({"gpu": "l40s"}, {}, {}),
+        ({"gpu": "b200", "engine": "vllm"}, {}, {"known_gpu": False, "current": True}),
+        ({"gpu": "b200", "engine": "vllm", "precision": "fp8"}, {}, {"current": True}),
+        ({"gpu": "mi300x", "engine": "vllm"}, {}, {"few_of_vendor": True, "current": True}),
+        (
+            {"gpu": "gaudi3", "engine": "vllm"},
+            {},
+            {"known_gpu": False, "few_of_vendor": True, "current": True, "known_engine": False},
+        ),
+        ({"model": "phi-4"}, {}, {"known_model": False}),
+        (
+            {"model": "kimi-linear-48b-a3b"},
+            {},
+            {
+                "family": "moe",
+                "known_model": False,
+                "newer_kinds": True,
+                "known_family": False,
+            },
+        ),
+        (
+            {},
+            {"model": replace(find_model("llama-3-8b"), architecture="Odd")},
+            {"known_layout": False},
+        ),
+        ({}, {"step_source": StepSource(name="x.csv")}, {"known_engine": False}),
+        ({"engine": "tensorrt-llm-0.5"}, {}, {"before_rows": True}),
+        ({"engine": "tensorrt-llm-0.10"}, {}, {"known_engine": False}),
+    ],
+)
+def test_how_near_measurements_are(
+    what: dict[str, Any], changed: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """Of a batch of 8, where neither the host nor a second step model counts."""
+    d = replace(deployment(**what), **changed)
+    assert regime_of(d, isl=200, osl=200, batch=8) == replace(
+        regime("small batch", "output"), **expected
+    )
+
+
+def test_a_calibration_makes_an_engine_known_and_own_terms_the_gpu_too() -> None:
+    """Factors are of an engine's terms, and terms of ones own stand for generation and model."""
+    d = deployment(gpu="gaudi3", model="phi-4", engine="vllm")
+    factors = Calibration(
+        preset="vllm",
+        gpu=d.gpu.name,
+        multipliers=(("step_s", 1.1),),
+        data="mine",
+        deployments=("phi-4 fp16 tp1",),
+        left_out=(("itl_ms", 0.1, 7),),
+        by_curve=True,
+    )
+    usual = regime_of(d, isl=200, osl=200, clients=8)
+    shifted = regime_of(replace(d, calibration=factors), isl=200, osl=200, clients=8)
+    assert shifted == replace(
+        usual, calibrated=True, own=factors.left_out, by_curve=True, apart=frozenset()
+    )
+    own = replace(factors, multipliers=(), terms=(("step_s", 1.0),))
+    fitted = regime_of(replace(d, calibration=own), isl=200, osl=200, clients=8)
+    known = ("known_gpu", "known_generation", "known_model", "known_engine", "own_terms")
+    assert fitted == replace(shifted, **dict.fromkeys(known, True))
+
+
+@pytest.mark.parametrize(
+    ("model", "preset", "known"),
+    [
+        ("llama-3-8b", "a", True),
+        ("mixtral-8x7b", "a", True),
+        ("mixtral-8x7b", "b", False),
+        ("mixtral-8x7b", "c", False),
+        ("mixtral-8x7b", "tensorrt-llm-0.9", True),
+        ("mixtral-8x7b", "tensorrt-llm-0.15", True),
+        ("deepseek-v3", "a", False),
+        ("deepseek-v3", "b", True),
+        ("deepseek-v3", "tensorrt-llm-0.9", False),
+    ],
+)
+def test_of_which_families_an_engine_has_rows(model: str, preset: str, known: bool) -> None:
+    origins = {"experts": {"a": 1, "b": 0}, "latent": {"a": 0, "b": 7}}
+    assert _known_family(find_model(model), preset, origins) == known
+
+
+def test_intervals_of_what_can_have_one() -> None:
+    """No rate of an open loop, nothing that is none, and the noise of the column that stands for
+    it."""
+    table, kind = shipped_residuals(), regime("heavy")
+    values = {"ttft_ms": 5.0, "itl_ms": 0.0, "e2e_ms": math.inf, "requests_s": 2.0, "odd": 1.0}
+    noise = {"ttft_ms": 0.2, "requests_s": 0.1}
+    expected = {
+        "ttft_ms": table.interval("ttft_ms", 5.0, kind, noise=0.2),
+        "requests_s": table.interval("requests_s", 2.0, kind, noise=0.1),
+    }
+    assert intervals_of(values, kind, noise) == expected
+    assert intervals_of(values, kind, {}) == {
+        name: table.interval(name, values[name], kind) for name in expected
+    }
+    assert intervals_of(values, kind, {"itl_ms": 0.5})["ttft_ms"] == table.interval(
+        "ttft_ms", 5.0, kind
+    )
+    assert set(intervals_of(values, regime("open"))) == {"ttft_ms"}
+
+
+@pytest.mark.parametrize(
+    ("layers", "ffn", "light"), [(60, 4864, True), (100, 4864, False), (60, 40_000, False)]
+)
+def test_from_which_seconds_on_a_step_is_not_light(layers: int, ffn: int, light: bool) -> None:
+    """vLLM launches 33 µs a layer, 2 ms for 60, and reads 30 or 219 MB of each at 4.8 TB/s: 0.4 or
+    2.7 ms more."""
+    d = api.deployment_of(model="qwen2.5-0.5b", gpu="h200", precision="bf16", tp=1, engine="vllm")
+    d = replace(d, model=replace(d.model, layers=layers, ffn=ffn, name="mine"))
+    apart = regime_of(d, isl=1000, osl=1000, clients=32).apart
+    assert ("light weights" in apart) == light

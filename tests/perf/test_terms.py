@@ -14,6 +14,7 @@ from tonnage.errors import InputError
 from tonnage.perf import step_terms as at
 from tonnage.perf.images_and_adapters import encoded_seconds
 from tonnage.perf.matrices import MOST, matrix_rate
+from tonnage.perf.measured_steps import reduction
 from tonnage.perf.prediction_error import run_noise
 from tonnage.perf.ranges import marks
 from tonnage.perf.step import step_seconds
@@ -31,6 +32,7 @@ from tonnage.spec.deployment import Parallelism, parse_adapters, parse_speculati
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, find_precision
+from tonnage.spec.step_times import StepSource
 
 
 def test_every_gpu_precision_and_engine_of_the_catalog_has_a_price() -> None:
@@ -485,3 +487,22 @@ def test_the_rate_of_experts_is_that_of_all_gpus_of_a_rank_by_hand() -> None:
         d.gpu.memory_bandwidth_gb_s * 1e9 * min(1, terms.matrices.memory * terms.experts.memory)
     )
     assert c[at.EXPERT_BYTES] == pytest.approx(8 * 32 * 3 * 4096 * 14_336 / 4 / reading)
+
+
+def test_step_times_from_elsewhere_keep_the_front_end_and_the_drafter_of_the_preset() -> None:
+    """Steps alone are those of the table; what an engine hands out in its own process is not known
+    of them."""
+    fitted = replace(
+        deployed(), speculation=parse_speculation("draft=llama-3.2-1b k=2 acceptance=0.7")
+    )
+    timed = replace(fitted, step_source=StepSource(name="kernels"))
+    usual, other = step_model(fitted), step_model(timed)
+    assert other.coefficients.tolist() == reduction(timed).coefficients.tolist()
+    names = ("frontend_s", "stream_s", "enter_s", "enter_token_s", "stream_step_s")
+    assert [getattr(other, name) for name in names] == [getattr(usual, name) for name in names]
+    assert usual.frontend_s == shipped()["engines"]["vllm"]["frontend_s"]
+    assert usual.enter_s > 0
+    assert other.response_s == 0.0
+    assert usual.drafting is not None
+    assert other.drafting is not None
+    assert other.drafting.coefficients.tolist() == usual.drafting.coefficients.tolist()

@@ -15,14 +15,18 @@ from hypothesis import strategies as st
 
 from tests.simulator.driven_engines import EASY, ENGINES, engine_of, requests_of
 from tests.simulator.kernel.compared import assert_same
-from tests.simulator.reference.examples import KNOBS, TICK, VLLM
+from tests.simulator.reference.examples import KNOBS, TICK, VLLM, ms
 from tests.strategies import MS, SCHEDULERS, Run, runs
 from tonnage.errors import InputError
-from tonnage.results.requests import COMPLETED, UNFINISHED
+from tonnage.perf.step import Drafting
+from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
 from tonnage.simulator import reference
 from tonnage.simulator.engine import Engine
+from tonnage.simulator.engine import engine_of as engine_of_spec
 from tonnage.simulator.kernel import run
 from tonnage.simulator.request import CANCELLED, Happened, Request
+from tonnage.simulator.spec import EngineSpec
+from tonnage.spec.deployment import Windows
 from tonnage.spec.workload import Trace
 
 
@@ -228,3 +232,88 @@ def test_an_engine_that_forgets_what_has_ended_goes_on_as_one_that_does_not(
 ) -> None:
     r = opened(data.draw(runs((scheduler,))))
     forgets_nothing_that_counts(Engine, r, data.draw(st.integers(0, 1000)))
+
+
+def test_who_waits_and_who_is_on_the_way_by_hand() -> None:
+    """One slot: the first runs, the second waits, two are on their way, and one of them leaves."""
+    engine = Engine(TICK, replace(KNOBS, max_batch_size=1), 100)
+    assert (engine.queued, engine.coming.tolist(), engine.queue.tolist()) == (0, [], [])
+    for number, at in ((0, 0), (1, 1), (2, 30), (3, 9)):
+        engine.submit(Request(id=number, isl=10, osl=5, at=at * MS))
+    assert engine.queued == 4
+    engine.advance(2 * MS + 1)
+    assert (engine.running.tolist(), engine.waiting.tolist()) == ([0], [1])
+    assert engine.coming.tolist() == [3, 2], "in the order of time"
+    assert (engine.queue.tolist(), engine.queued) == ([1, 3, 2], 3)
+    engine.submit(Request(id=4, isl=10, osl=5, at=9 * MS))
+    assert engine.queued == 4
+    assert engine.coming.tolist() == [3, 4, 2], "of one instant the one submitted first"
+    assert not engine.cancel(9)
+    assert engine.cancel(3)
+    assert not engine.cancel(3)
+    assert (engine.coming.tolist(), engine.queued) == ([4, 2], 3)
+    assert engine.next_event() == engine.now, "a client left"
+    assert engine.advance(engine.now).status.tolist() == [CANCELLED]
+    assert (engine.tokens_per_block, engine.last_step_ps) == (10, MS)
+    engine.advance()
+    assert engine.requests().isl.tolist() == [10] * 4
+    assert engine.requests().status.tolist() == [COMPLETED] * 4
+    assert ms(engine.requests().last_token_ns) == [5, 10, 15, 35]
+    assert engine.next_event() is None
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_blocks_that_others_have_yet_to_read_are_nobodys(kind) -> None:
+    """Of ten blocks three hold a prompt; a request for eight more gets the seven that are free."""
+    engine = kind(TICK, KNOBS, 10)
+    engine.submit(Request(id=0, isl=20, osl=5, at=0))
+    engine.advance(1)
+    assert (engine.kv_blocks_free, engine.kv_blocks_used) == (7, 3)
+    assert engine.hold(2) == 2
+    assert (engine.kv_blocks_free, engine.kv_blocks_used) == (5, 5)
+    assert engine.hold(8) == 5
+    assert engine.hold(1) == 0
+    engine.submit(Request(id=1, isl=30, osl=1, at=2 * MS))
+    engine.advance(9 * MS)
+    assert (list(engine.running), list(engine.waiting)) == ([], [1])
+    engine.release(7)
+    assert engine.kv_blocks_free == 10
+    engine.advance()
+    assert engine.requests().status.tolist() == [COMPLETED] * 2
+
+
+def test_pre_emptions_are_counted_for_one_and_for_all_also_of_those_forgotten() -> None:
+    """Two of 8 tokens in 4 blocks of 4: the second gives way once (``reference/test_vllm.py``)."""
+    engine = Engine(TICK, VLLM, 4)
+    for number in (5, 6):
+        engine.submit(Request(id=number, isl=8, osl=5, at=0))
+    assert (engine.preemptions(), engine.preemptions(6)) == (0, 0)
+    engine.advance()
+    counts = [engine.preemptions(number) for number in (5, 6, 7)]
+    assert (counts, engine.preemptions()) == ([0, 1, 0], 1)
+    assert engine.forget() == 2
+    assert engine.forget() == 0
+    assert (engine.preemptions(6), engine.preemptions(), len(engine.requests())) == (0, 1, 0)
+    engine.submit(Request(id=6, isl=8, osl=1, at=engine.now))
+    engine.advance()
+    assert engine.requests().status.tolist() == [COMPLETED]
+
+
+def test_an_engine_draws_by_its_seed_and_tells_of_ends_alone_where_that_is_asked_for() -> None:
+    drafting = Drafting(tokens=3, acceptance=0.5, passes=0, coefficients=TICK.coefficients)
+    spec = EngineSpec(step=replace(TICK, drafting=drafting), knobs=VLLM, blocks=100)
+    ends = []
+    for seed in (None, 0, 1):
+        engine = engine_of_spec(spec) if seed is None else engine_of_spec(spec, seed=seed)
+        engine.submit(Request(id=0, isl=8, osl=60, at=0))
+        engine.advance()
+        ends.append(engine.requests().last_token_ns[0])
+    assert ends[0] == ends[1] != ends[2]
+    limited = replace(spec, max_context=67, windows=Windows(blocks=2, tokens=9))
+    engine = engine_of_spec(limited, ends_only=True)
+    engine.submit(Request(id=0, isl=8, osl=60, at=0))
+    engine.submit(Request(id=1, isl=7, osl=60, at=0))
+    happened = engine.advance(1)
+    assert engine.kv_blocks_used == 2 + 2
+    assert happened.status.tolist() == [REJECTED]
+    assert engine.advance().ids.tolist() == [1]

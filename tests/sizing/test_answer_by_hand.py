@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -283,7 +284,7 @@ def chosen(**changed: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("binds", [None, bound_by(TTFT), THROUGHPUT])
+@pytest.mark.parametrize("binds", [None, bound_by(TTFT), THROUGHPUT, replace(THROUGHPUT)])
 @pytest.mark.parametrize("drafted", [True, False])
 def test_a_choice_taken_apart(binds: Any, drafted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fifth of ten steps is left out; the others take 10 ms, of which 4 are weights and 5 the

@@ -200,6 +200,7 @@ class Room:
 
     def __init__(self, cases: list[Stream], by_priority: bool = False) -> None:
         self.parts = [SimpleNamespace(saturation=10.0) for _ in cases]
+        self.parts[-1].saturation = 20.0  # of the job
         self.cases = cases
 
     def run(self, instances: int) -> Any:
@@ -210,10 +211,11 @@ def test_the_free_rate_is_the_highest_that_holds(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("tonnage.sizing.background.Mixture", Room)
     job: Any = SimpleNamespace(case=Stream())
     cases: Any = [Stream(4.0), Stream(0.0)]
-    most = 10 * (2 * STABLE - 0.4)
-    assert 7.3 - most / 2**HALVINGS <= free_rate(cases, job, 2) <= 7.3
+    most = 20 * (2 * STABLE - 0.4)
+    # of sixteenths of all that closed forms leave, 30 requests per second
+    assert (HALVINGS, free_rate(cases, job, 2)) == (4, pytest.approx(most * 3 / 16))
     few: Any = [Stream(10 * STABLE - 2.0)]
-    assert free_rate(few, job, 1) == pytest.approx(2.0)  # all that closed forms leave
+    assert free_rate(few, job, 1) == pytest.approx(4.0)  # all that closed forms leave
     assert free_rate([*few, *cases], job, 1) == 0.0
 
 

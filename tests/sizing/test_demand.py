@@ -19,7 +19,14 @@ from tonnage.errors import InputError
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.question import demand_text
-from tonnage.sizing.demand import carried_by_existing, demand_of, poisson_peak, working_week
+from tonnage.sizing.demand import (
+    _weights_above,
+    _weights_below,
+    carried_by_existing,
+    demand_of,
+    poisson_peak,
+    working_week,
+)
 from tonnage.spec.recording import Recording
 
 
@@ -167,6 +174,30 @@ TRACE = Recording(due_ns=(0, 10**9, 3 * 10**9))
         ({"profile": DAY, "trace": TRACE}, "profile and trace"),
         ({"trace": TRACE, "factor": 3}, "trace and peak_factor"),
         ({"trace": TRACE, "percentile": 95, "factor": 3}, "trace and peak_percentile: "),
+        ({"trace": TRACE, "peak_rps": 3}, "trace and peak_rps: a trace brings"),
+        ({"trace": TRACE, "users": 3, "requests_per_user_day": 1}, "trace and users: a trace"),
+        ({"trace": TRACE, "mean_rps": 3, "factor": 3}, "trace and peak_factor: a trace brings"),
+        ({"requests": 5, "within_s": 9, "trace": TRACE}, "requests and trace: .* leave trace out"),
+        (
+            {"requests": 5, "within_s": 9, "percentile": 95, "factor": 3},
+            "requests and peak_percentile: .* leave peak_percentile out",
+        ),
+        ({"requests": 5, "within_s": 9, "profile": DAY}, "profile and requests: each says"),
+        ({"requests": 5, "within_s": 2e10}, "within: 2e.10 s is longer than any job"),
+        ({"requests": 5, "within_s": math.inf}, "within: a job of at least one request"),
+        ({"requests_per_user_day": 3, "working_days": 3}, "requests_per_user_day: goes with users"),
+        ({"working_days": 3, "mean_rps": 1}, "working_days: goes with users"),
+        ({"users": 3, "working_hours": 3}, "type concurrency 3 for so many requests at once"),
+        ({"mean_rps": 9e-301}, "mean_rps: 9e-301 is not a rate"),
+        ({"mean_rps": 1e9, "factor": 1.5}, "peak_factor: 1500000000.0 is not a rate"),
+        ({"calls_per_year": 1e15, "requests_per_call": 1e3}, "calls_per_year: .* is not a rate"),
+        ({"calls_per_year": 3, "requests_per_call": 0}, "requests_per_call: 0 is not a number"),
+        ({"users": -3, "requests_per_user_day": 1}, "users: -3 is not a number"),
+        ({"users": 1e15, "requests_per_user_day": 1e9}, "users: .* is not a rate"),
+        ({"profile": [1.0] * 23 + [1e16]}, "profile: 1e.16 at hour 23 is not a load"),
+        ({"profile": [1e12] * 24}, "profile: .* is not a rate"),
+        ({"mean_rps": 2, "percentile": math.nan}, "peak_percentile: nan is not a percentile"),
+        ({"mean_rps": 2, "factor": math.nan}, "peak_factor: nan is not a factor"),
         ({"requests": 5}, "requests: goes with within"),
         ({"within_s": 5, "peak_rps": 1}, "within: goes with requests"),
         ({"requests": 5, "within_s": 0}, "takes time"),
@@ -500,3 +531,39 @@ def test_the_peak_of_a_trace_is_its_busiest_second_or_its_mean() -> None:
         source=DemandSource(kind="existing", requests_per_second=3.0),
     )
     assert carried_by_existing().sizing_requests_per_second == 1.0
+
+
+@pytest.mark.parametrize(
+    ("mean", "percentile", "count"),
+    [
+        # by the tables of the Poisson distribution
+        (0, 95, 0),
+        (0.5, 60, 0),
+        (0.5, 61, 1),
+        (1, 36.7, 0),
+        (1, 36.8, 1),
+        (1, 73.6, 2),
+        (1, 73.5, 1),
+        (2.5, 54.3, 2),
+        (2.5, 54.4, 3),
+        (4, 99, 9),
+        (64, 95, 77),
+        (10, 50, 10),
+        (10, 0.004, 0),
+        (10, 0.005, 1),
+    ],
+)
+def test_the_least_count_of_a_percentile(mean: float, percentile: float, count: int) -> None:
+    assert poisson_peak(mean, percentile) == count
+
+
+def test_tails_are_cut_where_they_weigh_nothing() -> None:
+    """Of a mean of 2.5: 2 / 2.5 below the mode of two, then 1 / 2.5 of that; 2.5 / 3 above."""
+    assert _weights_below(2.5, 2) == pytest.approx([0.8, 0.32])
+    above = _weights_above(2.5, 2)
+    assert above[:3] == pytest.approx([2.5 / 3, 2.5**2 / 12, 2.5**3 / 60])
+    assert above[-1] >= 1e-30 > above[-1] * 2.5 / (2 + len(above) + 1)
+    assert _weights_below(0.5, 0) == []
+    many = _weights_below(1e4, 10_000)
+    assert many[-1] >= 1e-30 > many[-1] * (10_000 - len(many)) / 1e4
+    assert many[0] == 1.0

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.questions import best, contenders, question
+from tests.sizing.search.contenders import asked_for, carrying, ready_of
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Identity
 from tonnage.plan.limit import Breach, limit_of
 from tonnage.plan.reason import BrokenAtAnyLoad, NotSure
-from tonnage.sizing.estimate import Estimate, _key, estimates
+from tonnage.sizing.estimate import Estimate, _alone, _by_gpu, _estimate, _key, estimates
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.trial import MARGIN
 from tonnage.spec.deployment import parse_limit
@@ -146,3 +150,104 @@ def test_estimates_come_by_their_gpus_and_then_by_how_much_of_these_they_take() 
         (1, 900 / in_order[7].breach.limit.seconds),
     ]
     assert _key(estimate(0, 0, 0.0)) == (0, 0, 0.0)
+
+
+BREACH = Breach(limit=limit_of(parse_limit("ttft", "p95<=500ms")), value_ms=600.0)
+
+
+def contender(gpu: str, most: float, *, meets: bool = True, width: int = 2) -> Any:
+    """Instances of two GPUs that closed forms allow so much, a tenth less with slower steps."""
+    ready = ready_of(width)
+    ready.trial.identity = Identity(gpu=gpu, precision="fp8", tp=width, engine="e")
+    ready.instance.unloaded_ttft_s = lambda: 0.25
+    ready.instance.unloaded_tpot_s = lambda: 0.02
+    of = carrying(100.0, width, ready=ready, question=asked_for(100.0, spare=1))
+    return SimpleNamespace(
+        question=of.question,
+        ready=ready,
+        instance=ready.instance,
+        layout=of.layout,
+        load=of.load,
+        as_asked="as asked",
+        slowdown=lambda level: f"at {level}",
+        bound=lambda slowdown: most * (1.0 if slowdown == "as asked" else 0.9),
+        meets_alone=lambda slowdown: meets or slowdown == "as asked",
+        alone_at=lambda slowdown: BREACH,
+    )
+
+
+@pytest.mark.parametrize(("level", "rate"), [(0.8, 9.0), (None, 10.0)])
+def test_an_estimate_by_closed_forms(level: float | None, rate: float) -> None:
+    """100 requests/s at 9 or 10 an instance, of which four are on a system, and one spare system."""
+    found = _estimate(contender("g", 10.0 * MARGIN), level)
+    assert found == Estimate(
+        deployment=Identity(gpu="g", precision="fp8", tp=2, engine="e"),
+        system="system",
+        systems=4,
+        systems_exact=pytest.approx(100 / rate / 4),
+        gpus=32,
+        requests_per_second=pytest.approx(rate),
+        ttft_ms=250.0,
+        tpot_ms=20.0,
+        confidence=level,
+    )
+    nothing = _estimate(contender("g", 0.0), level)
+    assert (nothing.systems, nothing.systems_exact, nothing.gpus) == (0, 0.0, 0)
+    assert _alone(found, contender("g", 10.0)) is found
+    broken = _alone(found, contender("g", 10.0, meets=False))
+    if level is None:
+        assert broken is found
+    else:
+        assert broken == replace(
+            found, systems=0, systems_exact=0.0, gpus=0, requests_per_second=0.0, breach=BREACH
+        )
+
+
+def test_each_gpu_has_its_best_that_a_single_client_meets() -> None:
+    """The fewest GPUs first; without systems where no deployment of a type is met."""
+    made = [
+        contender("a", 20.0, meets=False),
+        contender("a", 10.0),
+        contender("a", 5.0),
+        contender("b", 30.0),
+        contender("c", 30.0, meets=False),
+        contender("d", 0.0),
+    ]
+    found = _by_gpu(made, 0.8)
+    assert [one.deployment.gpu for one in found] == ["b", "a", "c"]
+    assert [one.requests_per_second for one in found] == pytest.approx(
+        [27 / MARGIN, 9 / MARGIN, 0.0]
+    )
+    assert [one.breach for one in found] == [None, None, BREACH]
+    assert [one.deployment.gpu for one in _by_gpu(made, None)] == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "sure", "levels"),
+    [
+        ({}, [None, BREACH], [0.8]),
+        ({}, [BREACH, BREACH], [0.8, None]),
+        ({"offline": True}, [None], []),
+        ({"load": "closed"}, [None], []),
+    ],
+)
+def test_times_are_as_predicted_where_no_deployment_is_as_sure(
+    changed: Any, sure: list[Any], levels: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, looked, checked = "tonnage.sizing.estimate", [], []
+    asked = asked_for(1.0, check=lambda: checked.append(1), **changed)
+    answers = tuple(SimpleNamespace(breach=breach) for breach in sure)
+    monkeypatch.setattr(f"{module}.prepare", lambda question, runs: ("prepared", runs))
+    monkeypatch.setattr(
+        f"{module}.poolable", lambda question, ready: [ready, SimpleNamespace(), "rejected"]
+    )
+    monkeypatch.setattr(f"{module}.Ready", SimpleNamespace)
+    monkeypatch.setattr(f"{module}.contenders_of", lambda question, ready, runs: (len(ready), runs))
+    monkeypatch.setattr(
+        f"{module}._by_gpu",
+        lambda of, level: looked.append((of, level)) or answers,
+    )
+    found = estimates(asked, "runs")  # type: ignore[arg-type]
+    assert looked == [((1, "runs"), level) for level in levels]
+    assert found == (answers if levels else ())
+    assert checked == [1]

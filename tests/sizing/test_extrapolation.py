@@ -32,7 +32,9 @@ from tonnage.sizing.extrapolation import (
     GROWTH,
     STEADY,
     _growth,
+    _hardware,
     _in_flight,
+    _layers,
     _near_saturation,
     _out_of_range,
     beyond,
@@ -479,3 +481,131 @@ def test_a_job_and_a_deployment_without_a_limit_are_near_nothing() -> None:
     (item,) = near(False, 10.0, None)
     assert item == ClosedLoopNearSaturation(share=0.96, times=1.6, below=0.8)
     assert near(False, 9.6 / 0.95 + 1e-9, None) == []
+
+
+# By hand: rows of three GPUs, and versions of an engine.
+
+MODULE = "tonnage.sizing.extrapolation"
+
+
+def of_rows(monkeypatch: pytest.MonkeyPatch, **engine: int) -> SimpleNamespace:
+    """Rows in 16 bits of a and b, in 8 bits of b and of 19 alone of c; the generation has ``engine``
+    rows of each GPU."""
+    rows = SimpleNamespace(
+        gpus={"a": {"16": 20}, "b": {"16": 30, "8": 20}, "c": {"8": 19}},
+        generation=lambda deployment: "generation",
+        by_gpu=lambda generation: {"a": 0, "b": 0, "c": 0} | engine,
+    )
+    monkeypatch.setattr(f"{MODULE}.shipped_ranges", lambda: rows)
+    monkeypatch.setattr(f"{MODULE}.fitted_bits", lambda precision: precision)
+    monkeypatch.setattr(f"{MODULE}.nearest_gpu", lambda gpu, names: "/".join(names))
+    monkeypatch.setattr(
+        f"{MODULE}.find_engine", lambda name: SimpleNamespace(coefficients=name, family=name[0])
+    )
+    monkeypatch.setattr(f"{MODULE}.shipped", lambda: {"origins": {"engines": {"borrowed": "x"}}})
+    return rows
+
+
+def on(gpu: str, bits: str, engine: str = "own") -> Any:
+    card = SimpleNamespace(name=gpu, executes=lambda precision: bits)
+    return SimpleNamespace(gpu=card, precision="p", engine=engine, model="m")
+
+
+def regime(**changed: bool) -> Any:
+    known = {"known_gpu": False, "known_engine": False, "before_rows": False}
+    return SimpleNamespace(**known | changed)
+
+
+@pytest.mark.parametrize(
+    ("deployment", "changed", "item"),
+    [
+        # too few rows of the GPU in as many bits; the width is said where it has others
+        (on("a", "8"), {}, {"code": "gpu", "name": "a", "bits": 8, "nearest": "b"}),
+        (on("c", "8"), {}, {"code": "gpu", "name": "c", "rows": 19, "nearest": "b"}),
+        (on("c", "16"), {}, {"code": "gpu", "name": "c", "nearest": "a/b"}),
+        (on("z", "16"), {}, {"code": "gpu", "name": "z", "nearest": "a/b"}),
+        # enough rows of the GPU: then of the engine on it
+        (
+            on("a", "16"),
+            {},
+            {"code": "engine", "name": "own", "on": "a", "rows": 19, "nearest": "b"},
+        ),
+        (on("b", "16"), {}, None),
+        (on("a", "8"), {"known_gpu": True, "known_engine": True}, None),
+        (
+            on("a", "8"),
+            {"known_gpu": True},
+            {"code": "engine", "name": "own", "on": "a", "rows": 19, "nearest": "b"},
+        ),
+        # versions before all rows, and those whose terms are of others
+        (
+            on("b", "16"),
+            {"before_rows": True},
+            {"code": "engine", "name": "own", "nearest": "generation"},
+        ),
+        (
+            on("b", "16", "borrowed"),
+            {"known_engine": True},
+            {"code": "engine", "name": "borrowed", "nearest": "generation"},
+        ),
+    ],
+)
+def test_hardware_and_engines_without_rows_by_hand(
+    deployment: Any,
+    changed: dict[str, bool],
+    item: dict[str, Any] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of_rows(monkeypatch, a=19, b=20)
+    found = list(_hardware(deployment, regime(**changed)))
+    assert found == ([] if item is None else [Unmeasured(**item)])
+
+
+def test_layers_without_rows_name_the_engine_of_the_family_or_the_one_with_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = of_rows(monkeypatch)
+    monkeypatch.setattr(f"{MODULE}.kind_of", lambda model: "experts")
+
+    def loads(**counts: int) -> None:
+        rows.loads = {
+            name: {"experts": SimpleNamespace(rows={"a": count - 1, "b": 1})}
+            for name, count in counts.items()
+        } | {"plain": {"dense": SimpleNamespace(rows={"a": 999})}}
+
+    for counts, nearest in (
+        ({"other": 9, "tensor": 40, "old": 5}, "other"),  # the family of "own" begins with an o
+        ({"third": 9, "tensor": 40}, "tensor"),
+        ({}, ""),
+    ):
+        loads(**counts)
+        assert _layers(on("a", "8")) == Unmeasured(
+            code="layers", name="experts", on="own", nearest=nearest
+        )
+
+
+@pytest.mark.parametrize(("shares", "caching"), [(True, True), (True, False), (False, True)])
+def test_every_item_beyond_the_rows_in_its_order(
+    shares: bool, caching: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = SimpleNamespace(sharing=object() if shares else None)
+    deployment = SimpleNamespace(engine="e")
+    known = SimpleNamespace(regime="regime")
+    best: Any = SimpleNamespace(
+        contender=SimpleNamespace(
+            question=asked,
+            errors={"requests_s": known},
+            instance=SimpleNamespace(knobs=SimpleNamespace(prefix_caching=caching)),
+        ),
+        ready=SimpleNamespace(trial=SimpleNamespace(deployment=deployment)),
+    )
+    monkeypatch.setattr(f"{MODULE}.unmeasured", lambda *what: iter([what]))
+    monkeypatch.setattr(f"{MODULE}._out_of_range", lambda *what: iter([what]))
+    monkeypatch.setattr(f"{MODULE}._near_saturation", lambda *what: iter([what]))
+    cached = (Unmeasured(code="prefix-caching", name="e"),) if shares and caching else ()
+    assert beyond(best, "chosen") == (  # type: ignore[arg-type]
+        (deployment, "regime"),
+        *cached,
+        (asked, deployment, "regime", "chosen"),
+        (asked, "chosen"),
+    )

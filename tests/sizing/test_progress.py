@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from tonnage.sizing import progress
 from tonnage.sizing.progress import Steps, parallel
 
 
@@ -42,3 +43,22 @@ def test_what_a_job_raises_ends_the_others_that_wait() -> None:
     with pytest.raises(KeyboardInterrupt):
         list(parallel(work, range(1_000), 1))
     assert began == [0]
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(3, 3), (None, 5), (0, 5)])
+def test_as_many_threads_as_are_asked_for_or_cores(
+    workers: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    pool = progress.ThreadPoolExecutor
+
+    def executor(max_workers: int) -> object:
+        made.append(max_workers)
+        return pool(max_workers=1)
+
+    monkeypatch.setattr(progress, "ThreadPoolExecutor", executor)
+    monkeypatch.setattr(progress.os, "cpu_count", lambda: 5)
+    assert dict(parallel(str, [1, 2], workers)) == {1: "1", 2: "2"}
+    assert made == [threads]
+    steps = Steps()
+    assert (steps.finished, steps.expected) == (0, 0)

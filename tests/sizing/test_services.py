@@ -269,3 +269,75 @@ def test_no_number_of_servers_helps(rate, most, monkeypatch):
     assert answer.one_fewer == ()
     assert answer.met[0].seconds == 1.0
     assert max(answer.looked) <= most
+
+
+@pytest.mark.parametrize(
+    ("needs", "asked_with", "tried", "chosen"),
+    [
+        # of five settings those of the least load first; others are given up beyond the best's number
+        ([3, 2, 2, 5, 1], [None, 3, 2, 2, 2], [3, 2, 2, -1, 1], 4),
+        ([0, 4, 4, 9, 4], [None, None, 4, 4, 4], [0, 4, 4, -1, 4], 2),
+        ([0, 0, 0, 0, 0], [None] * 5, [0] * 5, 2),
+        ([1, 1, 1, 1, 1], [None, 1, 1], [1, 1, 1, -1, -1], 2),
+    ],
+)
+def test_settings_are_tried_from_the_least_load(
+    *,
+    needs: list[int],
+    asked_with: list[int | None],
+    tried: list[int],
+    chosen: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Loads of 0.2, 0.4, 0.6, 2.5 and 1.5 of a server's GPUs ask for 1, 1, 1, 3 and 2 servers; the
+    third uses least of its limits."""
+    loads = [0.2, 0.4, 0.6, 2.5, 1.5]
+    shown = [loads.index(load) for load in loads]
+    looked: list[tuple[int, int | None]] = []
+    said: list[str] = []
+
+    def sized(place, *, requests, seed, progress, most_servers):
+        assert (requests, seed) == (70, 3)
+        looked.append((place, most_servers))
+        if most_servers is not None and needs[place] > most_servers:
+            return None
+        limit = SimpleNamespace(seconds=2.0)
+        used = 0.5 if place == 2 else 1.0
+        met = (
+            SimpleNamespace(seconds=0.2, limit=limit),
+            SimpleNamespace(seconds=used, limit=limit),
+        )
+        return SimpleNamespace(servers=needs[place], met=met, place=place)
+
+    module = "tonnage.sizing.services"
+    monkeypatch.setattr(f"{module}.settings_of", lambda service: tuple(shown))
+    monkeypatch.setattr(f"{module}.load", lambda place: loads[place])
+    monkeypatch.setattr(f"{module}.size_service", sized)
+    answer, rows = choose_settings("service", requests=70, seed=3, progress=said.append)
+    order = sorted(range(5), key=loads.__getitem__)
+    assert [place for place, _ in looked] == [
+        place for place in order if place in {at for at, _ in looked}
+    ]
+    assert [most for _, most in looked] == asked_with[: len(looked)]
+    assert answer.place == chosen
+    assert [row.service for row in rows] == shown
+    assert [row.least for row in rows] == [1, 1, 1, 3, 2]
+    assert [row.servers for row in rows] == tried
+    assert [row.use for row in rows] == [
+        math.inf if count < 0 else (0.25 if place == 2 else 0.5)
+        for place, count in enumerate(tried)
+    ]
+    assert said == [f"settings {place + 1} of 5" for place, _ in looked]
+
+
+def test_one_setting_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, said = "tonnage.sizing.services", []
+    answer = SimpleNamespace(servers=1, met=())
+    monkeypatch.setattr(f"{module}.settings_of", lambda service: ("only",))
+    monkeypatch.setattr(f"{module}.load", lambda place: 0.2)
+    monkeypatch.setattr(f"{module}.size_service", lambda *what, **how: answer)
+    found, (row,) = choose_settings("service", requests=70, seed=3, progress=said.append)
+    assert (found, said, row.use) == (answer, [], math.inf)
+    monkeypatch.setattr(f"{module}.size_service", lambda *what, **how: None)
+    with pytest.raises(InputError, match="no settings were simulated"):
+        choose_settings("service", requests=70, seed=3)

@@ -3,7 +3,6 @@ nothing is said."""
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from types import ModuleType
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from tonnage.sizing import (
     background,
     demand,
-    estimate,
     explain,
     extrapolation,
     measured,
@@ -232,19 +230,3 @@ def test_the_bounds_that_are_stated(module: ModuleType, stated: dict[str, Any]) 
 def test_what_is_meant_where_nothing_is_said(function: Any, meant: dict[str, Any]) -> None:
     parameters = inspect.signature(function).parameters
     assert {name: parameters[name].default for name in meant} == meant
-
-
-MODULES = list(dict.fromkeys([*(module for module, _ in STATED), estimate, planner, progress]))
-
-GROWING = {"_Choice": "its options are sized one after another"}
-"""Values that change while they are made use of."""
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_values_never_change_and_are_made_by_names(module: ModuleType) -> None:
-    """So that a thread, or a memory of runs, can keep them."""
-    for name, value in vars(module).items():
-        if dataclasses.is_dataclass(value) and value.__module__ == module.__name__:
-            assert value.__dataclass_params__.frozen is (name not in GROWING), name
-            fields = [field for field in dataclasses.fields(value) if field.init]
-            assert all(field.kw_only for field in fields), name

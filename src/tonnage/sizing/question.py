@@ -293,7 +293,7 @@ LLM Inference Systems"."""
 
 def decides(limit: Limit, mode: Mode) -> bool:
     """Whether a limit counts in a mode; joint attainment, where all of its limits do."""
-    return all(metric in DECIDING[mode] for metric, _ in limit.parts or ((limit.metric, 0.0),))
+    return all(metric in DECIDING[mode] for metric in dict(limit.parts) or (limit.metric,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -499,3 +499,61 @@ def test_what_is_bought_later_is_described_at_the_load_that_it_carries(
     assert _next_bought(fleets, "new") == (4, 4, 12.0, ("seen", 4))
     assert looked == [(4, 4, 12.0, True)]
     assert _next_bought(fleets, "none") is None
+
+
+@pytest.mark.parametrize(("load", "at"), [(0.0, 100.0), (30.0, 30.0)])
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_fleet_is_simulated_as_a_whole(
+    *, load: float, at: float, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kinds without systems, and those of which nothing meets the limits, are left out."""
+    looked: list[Any] = []
+
+    def fleet(kinds: Any, load: float) -> Any:
+        looked.append(([(sized.systems, count) for sized, count in kinds], load))
+        return SimpleNamespace(run=lambda systems: SimpleNamespace(holds=holds, systems=systems))
+
+    monkeypatch.setattr("tonnage.sizing.fleet.mixed.whole_fleet", fleet)
+    sized = {name: sized_of(carrying(1.0), 9, 5.0) for name in ("a", "b")}
+    fleets = Fleets(question=asked_for(100.0), runs=None, kinds=(), settled=sized | {"none": None})
+    assert [(row.systems, count) for row, count in fleets.of({"a": 2, "b": 0, "none": 7})] == [
+        (2, 2)
+    ]
+    counts = {"a": 2, "none": 7, "b": 3}
+    run = fleets.run(counts, load)
+    assert run is not None
+    assert run.systems == 5
+    assert fleets.holds(counts, load) is holds
+    assert looked == [([(2, 2), (3, 3)], at)] * 2
+    assert fleets.run({"none": 7, "a": 0}, load) is None
+    assert not fleets.holds({}, load)
+    assert fleets.carried(counts) == 5.0 * 4 * 5
+    assert fleets.load == 100.0
+
+
+@pytest.mark.parametrize("reason", ["ranks", None])
+def test_kinds_that_are_not_mixed_with_what_exists_say_why(
+    reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "tonnage.sizing.fleet.mixed"
+    looked: list[Any] = []
+
+    def not_mixed(question: Any, kinds: Any) -> str | None:
+        looked.append([sized.systems for sized in kinds])
+        return reason if kinds else None
+
+    monkeypatch.setattr(f"{module}.not_mixed", not_mixed)
+    monkeypatch.setattr(
+        f"{module}.Fleets", lambda **parts: counted({"old": 60.0, "a": 5.0}, **parts)
+    )
+    monkeypatch.setattr(f"{module}.whole", lambda *what: Mixed())
+    kinds = [
+        Kind(system=SimpleNamespace(name="old", gpus=8), owned=2),
+        Kind(system=SimpleNamespace(name="a", gpus=8), price=1.0),
+    ]
+    asked = asked_for(1.0, growth_per_month=None, sharing=None, deepen=True)
+    monkeypatch.setattr(f"{module}._retirements", lambda *what: ())
+    assert with_added(asked, None, kinds).reason == reason
+    assert looked == [[], [2, 4]]
+    monkeypatch.setattr(f"{module}.not_mixed", lambda question, kinds: "pools")
+    assert with_added(asked, None, kinds).reason == "pools"

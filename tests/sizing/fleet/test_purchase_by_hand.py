@@ -281,7 +281,8 @@ def test_splits_are_sized_from_the_one_that_hopes_for_least(
 @pytest.mark.parametrize("pairs", [None, object()])
 def test_each_pool_of_a_split_is_a_group(pairs: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "tonnage.sizing.fleet.purchase.candidate", lambda sized, *, chosen: candidate(systems=7)
+        "tonnage.sizing.fleet.purchase.candidate",
+        lambda sized, *, chosen: candidate(systems=7 if chosen else 0),
     )
     asked = asked_for(1.0, pairs=pairs, isl="100-900", router="random")
     pools = [Pool(question=asked, share=share, hopes=()) for share in (0.25, 0.75)]

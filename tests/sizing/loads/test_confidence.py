@@ -29,6 +29,7 @@ from tonnage.sizing.loads.confidence import (
     levels,
     metric_of,
     slower,
+    step_errors,
 )
 from tonnage.sizing.planner import size
 from tonnage.spec.deployment import Limit, parse_limit
@@ -256,3 +257,30 @@ def test_slower_steps_scale_every_duration_and_nothing_else() -> None:
     assert longer_step.response_s == 0.5
     assert longer_step.frontend_s == step.frontend_s
     assert longer_step.drafting is None
+
+
+@pytest.mark.parametrize("clients", [None, 40.0])
+def test_whose_errors_are_looked_at_for_the_limits_of_a_question(
+    clients: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of each limited metric once, joint limits by their parts, and of requests/s always."""
+    module = "tonnage.sizing.loads.confidence"
+    monkeypatch.setattr(f"{module}.regime_of", lambda *args, **how: (*args, how))
+    monkeypatch.setattr(f"{module}.shipped_residuals", lambda: "table")
+    joint = Limit(
+        metric="attain", statistic="", seconds=1.0, share=0.9, parts=(("tpot", 0.1), ("e2e", 9.0))
+    )
+    asked = SimpleNamespace(
+        isl=SimpleNamespace(mean=100.0), osl=SimpleNamespace(mean=10.0), limits=(TTFT, TPOT, joint)
+    )
+    errors_by_metric = step_errors(asked, "deployment", clients)
+    assert list(errors_by_metric) == ["ttft_ms", "itl_ms", "e2e_ms", "requests_s"]
+    regime = ("deployment", {"isl": 100.0, "osl": 10.0, "clients": clients})
+    for metric, step_error in errors_by_metric.items():
+        assert (step_error.metric, step_error.regime, step_error.residuals) == (
+            metric,
+            regime,
+            "table",
+        )
+    asked.limits = ()
+    assert list(step_errors(asked, "deployment")) == ["requests_s"]

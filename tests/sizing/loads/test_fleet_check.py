@@ -25,6 +25,9 @@ from tonnage.report.plans.fleet import routers_text
 from tonnage.results.metrics import Latencies
 from tonnage.simulator.spec import pooled, rank_traces
 from tonnage.sizing.loads.fleet_check import (
+    FURTHER,
+    LIFETIMES,
+    MOST_TIMES,
     FleetAtPeak,
     Replayed,
     _of_a_further,
@@ -197,6 +200,7 @@ def test_a_check_goes_up_by_a_sixty_fourth_to_four_times_as_many(
     assert [run.systems for run in verdict.runs] == tried
     assert (verdict.by_division, verdict.systems) == (division, tried[-1])
     assert verdict.holds == (least <= tried[-1])
+    assert tried[-1] <= MOST_TIMES * division
 
 
 def test_the_plans_systems_agree_with_brute_force_over_whole_systems() -> None:
@@ -366,6 +370,7 @@ def test_how_many_instances_of_a_fleet_are_simulated(
 )
 def test_what_a_further_draw_stays_below_by_hand(draws: tuple[float, ...], further: float) -> None:
     assert _of_a_further(draws) == pytest.approx(further)
+    assert FURTHER == 2.18
 
 
 TTFT = spec.Limit(metric="ttft", statistic="p95", seconds=2.0)
@@ -588,7 +593,7 @@ def whole_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (6.0, 2, 0.0, 16_000),  # of all
         (6.0, 100, 0.0, 20_000),  # 200 of each
-        (6.0, 2, 4_000.0, 64_000),  # eight times those in flight
+        (6.0, 2, 4_000.0, LIFETIMES * 8_000),  # eight times those in flight
         (1.0, 1, 1e9, 3_000_000),  # in 35 days
         (1e-9, 8, 0.0, 8),  # one of each
         (600.0, 300, 0.0, 51_200),  # 256 of 300

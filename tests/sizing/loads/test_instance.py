@@ -113,12 +113,20 @@ def test_the_cheapest_token_of_a_prompt_may_be_in_a_step_that_is_not_full(
         lambda c, tokens, sequences: cost[tokens] * sequences,
     )
     assert small.least_token_s == 0.2
+    monkeypatch.setattr(
+        "tonnage.sizing.loads.two_pools.batch_seconds",
+        lambda c, tokens, sequences: cost[tokens] * sequences,
+    )
+    link = SimpleNamespace(bytes_of=lambda tokens: tokens, bytes_s=1e9)
+    assert prefills_at_most(small, link) == pytest.approx(2 / (100 * 0.2 + 0.005))
     again = Small()
     cost[32] = 1.6
     assert again.least_token_s == 0.05
+    assert prefills_at_most(again, link) == pytest.approx(2 / (100 * 0.05 + 0.005))
     tiny = Small(knobs=SimpleNamespace(max_num_tokens=1))
     cost[1] = 7.0
     assert tiny.least_token_s == 7.0
+    assert prefills_at_most(tiny, link) == pytest.approx(2 / (100 * 7.0 + 0.005))
 
 
 def test_fewer_steps_with_guessed_tokens_by_hand(small: Small) -> None:
@@ -376,7 +384,11 @@ def test_closed_forms_of_two_pools_by_hand(small: Small) -> None:
         [0.1, 0.18, math.inf, math.inf]
     )
     small.memory = SimpleNamespace(blocks=100, request_blocks=lambda tokens: tokens // 5)
-    assert room_for(small) == 4, "105 tokens take 21 blocks of a hundred; four slots"
+    assert room_for(small) == 4, "four slots"
+    small.knobs.max_batch_size = 99
+    assert room_for(small) == 4, "105 tokens take 21 blocks of a hundred"
+    small.memory.blocks = 105
+    assert room_for(small) == 5
     small.knobs.max_batch_size = 3
     assert room_for(small) == 3
     small.memory.blocks = 10

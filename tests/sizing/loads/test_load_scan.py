@@ -18,6 +18,13 @@ from tonnage.plan.limit import SATURATION, Breach, bound_by, limit_of
 from tonnage.sizing.loads.instance import FEWEST, QUICK, SURE, Instance
 from tonnage.sizing.loads.load_scan import (
     CLEAR,
+    LOWEST,
+    NEAR_SATURATION,
+    PER_OCTAVE,
+    STRIDE,
+    SURELY,
+    WAITING,
+    WIDTH,
     Broken,
     Highest,
     LoadScan,
@@ -74,6 +81,7 @@ def test_nothing_holds() -> None:
     broken = scan.highest(limit(1.0))
     assert isinstance(broken, Broken)
     assert (broken.limit.seconds, broken.summary.limit_s(None)) == (1.0, 5.0)
+    assert place_of(broken.rate) == scan.top - LOWEST
     assert broken.rate == on_lattice(scan.top) / 4_096 == min(rate for _, rate in scan.runs_made)
 
 
@@ -147,7 +155,7 @@ def test_what_carries_far_less_is_left_out_by_one_short_run() -> None:
 
 
 def test_the_lattice() -> None:
-    assert on_lattice(64) == 2.0
+    assert on_lattice(64) == on_lattice(PER_OCTAVE) == 2.0
     assert all(place_of(on_lattice(place)) == place for place in range(-500, 500))
 
 
@@ -267,6 +275,7 @@ def test_when_a_queue_settles() -> None:
     """Up to 0.8 of the closed form it does without a measurement, up to 0.98 of a measured
     saturation with one; sessions do up to four times the closed form."""
     scan, calls = scan_of()
+    assert (SURELY, WAITING) == (0.8, 4.0)
     assert scan.settles(place_of(79.9))
     assert calls == []
     assert scan.settles(place_of(195.9))
@@ -337,7 +346,7 @@ def test_short_runs_say_what_is_clear(
 def test_near_saturation_and_where_runs_grow_the_shortest_does_not_say_that_limits_hold() -> None:
     used, place = {0: 0.1, 1: 0.1, 2: 0.1}, place_of(100.0)
     assert lengths_of_runs(used, place, SURE, top=place + 33) == (True, [0])
-    assert lengths_of_runs(used, place, SURE, top=place + 32) == (True, [0, 1])
+    assert lengths_of_runs(used, place, SURE, top=place + NEAR_SATURATION) == (True, [0, 1])
     assert lengths_of_runs(used, place, SURE, growth=1.0) == (True, [0])
     assert lengths_of_runs(used, place, SURE, growth=1.05) == (False, [0, 1, 2])
     assert lengths_of_runs(used, place, SURE, growth=1.2) == (False, [0, 1])
@@ -353,6 +362,7 @@ def test_where_a_search_begins_and_which_load_is_the_highest(
         "tonnage.sizing.loads.load_scan.rate_bound", lambda instance, slo: 64.0 if slo else 1_000.0
     )
     scan, _ = scan_of()
+    assert scan.top % STRIDE == 0
     assert scan.top == 632  # 64 log2(1000) is 637.8
     assert scan.start((TTFT,)) == 64 * 5
     assert scan.start(()) == place_of(500.0)
@@ -406,11 +416,43 @@ def test_the_two_loads_between_which_an_answer_is_read(care: Any, below: int, ab
     scan = Curve(lambda rate, length: rate if rate <= on_lattice(534) else 2 * rate)
     highest = scan.highest(limit(330.0), care=care)
     assert isinstance(highest, Highest)
+    assert above - below == WIDTH[care]
     low, high = on_lattice(below), on_lattice(above)
     share = math.log(330 / low) / math.log(2 * high / low)
     assert highest.rate == pytest.approx(low * (high / low) ** share, rel=1e-9)
     assert highest.summary.limit_s(None) == low
     assert {rate for length, rate in scan.runs_made if length == care} >= {low, high}
+
+
+@pytest.mark.parametrize(
+    ("begin", "target", "places"),
+    [
+        (1.0, 999.0, [0, 8, 24, 56, 120, 248, 504, 1_016]),
+        (1_000.0, 0.3, [632, 624, 608, 576, 512, 384, 128, -122]),
+        (8.0, 1e-9, [192, 184, 168, 136, 72, -56, -122]),  # never 4,096 times below the highest
+    ],
+)
+def test_a_search_goes_up_or_down_by_twice_as_many_places_each_time(
+    begin: float, target: float, places: list[int]
+) -> None:
+    scan = Curve(lambda rate, length: rate, begin=begin)
+    scan.highest(limit(target))
+    tried = dict.fromkeys(rate for _, rate in scan.runs_made)
+    assert [round(64 * math.log2(rate)) for rate in tried][: len(places)] == places
+
+
+def test_what_the_longest_runs_take_back_is_read_downwards_until_it_is_no_better() -> None:
+    """Short runs are clear up to saturation; the longest breaks above 300, or everywhere."""
+    late = Curve(lambda rate, length: rate if length == SURE else 0.1)
+    assert rate_of(late.highest(limit(300.0), above=290.0, care=SURE)) == pytest.approx(300.0)
+    broken = late.highest(limit(300.0), above=310.0, care=SURE)
+    assert isinstance(broken, Broken)
+    assert broken.rate == on_lattice(place_of(310.0) // 4 * 4)
+    assert broken.limit == limit(300.0)[0]
+    never = Curve(lambda rate, length: 9.0 if length == SURE else 0.1)
+    lowest = never.highest(limit(1.0), care=SURE)
+    assert isinstance(lowest, Broken)
+    assert place_of(lowest.rate) - (never.top - LOWEST) in range(4)
 
 
 @pytest.mark.parametrize("follows", [True, False])

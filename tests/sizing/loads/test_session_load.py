@@ -12,6 +12,8 @@ import pytest
 from tonnage.formats.sessions import read_sessions
 from tonnage.results.requests import COMPLETED, FAILED, Turns
 from tonnage.sizing.loads.session_load import (
+    MOST_TOGETHER,
+    WARM,
     alone_run,
     clients_at,
     session_fleet,
@@ -96,6 +98,7 @@ def test_sessions_of_a_fleet_are_shared_out_evenly(
     record, requests = session_fleet(run, RECORDED, rate, instances)
     assert calls == [(clients, place) for place, clients in enumerate(sessions_of_each)]
     assert len(record) == requests == sum(sessions_of_each)
+    assert len(sessions_of_each) == min(instances, MOST_TOGETHER)
 
 
 def test_the_sessions_of_each_attention_rank() -> None:
@@ -223,7 +226,7 @@ def test_the_first_fifth_of_a_run_of_sessions_does_not_count(
     monkeypatch.setattr(f"{module}.run_instance", run)
     monkeypatch.setattr(f"{module}.with_turns", lambda record, *args: calls.append(args) or record)
     rows = session_run("engine", "recorded", 3, 100, seed=9, alone_ns="alone")
-    assert rows.tolist() == list(range(2, 14))
+    assert rows.tolist() == list(range(int(14 * WARM), 14)) == list(range(2, 14))
     assert calls == [
         ("engine", "recorded", 3, 100, 9),
         ("engine", "traces", 77),

@@ -34,6 +34,11 @@ from tonnage.sizing.loads.confidence import Slowdown
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.trial import Ready
 from tonnage.sizing.search.candidate import (
+    HIGHEST,
+    LOADS,
+    LOWEST,
+    SURE_ROOM,
+    SURELY,
     _at_peak,
     _attained,
     _between,
@@ -128,6 +133,7 @@ def test_the_longest_request_that_an_instance_is_started_for(
         memory=SimpleNamespace(room=changed.get("room", 10_000)),
     )
     assert longest_accepted(instance) == longest
+    assert 900 * SURE_ROOM == 720
 
 
 def test_parts_of_the_memory_by_hand() -> None:
@@ -268,6 +274,7 @@ def test_watts_over_the_load_of_an_instance(
     assert power.high == (610.0 if cap is None else 500.0)
     assert power.joules_per_output_token == pytest.approx(305 * 2 / (5.125 * 20))
     loads = [0.2, 0.5, 1.0, 2.5, 5.0, 5.125, 7.5, 10.0]
+    assert [10 * share for share in LOADS] == [load for load in loads if load != 5.125]
     assert power.by_load == (
         (0.0, 90.0),
         *((rate, pytest.approx(100 + 40 * rate)) for rate in loads),
@@ -377,9 +384,12 @@ def test_the_confidence_of_a_number_of_systems(chosen: bool) -> None:
     ],
 )
 def test_the_chance_that_systems_are_enough_by_hand(carried_rps: float, meets: float) -> None:
+    surest: list[float] = []
+
     class Slower(AtItsPeak):
         def capacity(self, instances: int, slowdown: Any = None, **how: Any) -> Any:
             self.calls.append((instances, how["care"]))
+            surest.append(slowdown.steps)
             return capacity_of(carried_rps / slowdown.steps)
 
     contender = Slower(question=asked_for(400.0), ready=ready_of(), runs=None)
@@ -388,6 +398,8 @@ def test_the_chance_that_systems_are_enough_by_hand(carried_rps: float, meets: f
     enough = _chance(sized_of(contender, 20, 5.0), {0.5: 20, 0.8: 20, 0.95: 21})
     assert enough == max(meets, 0.8)
     assert contender.calls[:1] == [(80, QUICK)]
+    assert max(surest) == (1 + SURELY if meets > 0.9 else pytest.approx(1.95))
+    assert (SURELY, LOWEST, HIGHEST) == (0.99, 1, 999)
 
 
 def test_joint_attainment_is_told_as_predicted_and_with_longer_times() -> None:

@@ -23,6 +23,11 @@ from tonnage.sizing.loads.confidence import Slowdown
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.search.objectives import MostLoad
 from tonnage.sizing.search.search import (
+    ALIKE,
+    IN_FULL,
+    LEAST,
+    TUNED,
+    WAVE,
     Contest,
     _used,
 )
@@ -67,6 +72,7 @@ def test_without_pruning_a_deployment_is_tried_at_nine_tenths_of_what_it_has_to_
     best = sized_of(sure(), 20, 5.0, level=None)
     outcome = contest(prune=False).attempt(sure(carries=lambda instances: 4.6), best)
     assert outcome.systems == 22
+    assert IN_FULL == 0.9
     late = contest(prune=False).attempt(sure(carries=lambda instances: 4.0, most=1.0), best)
     assert late.requests_per_second == pytest.approx(4.5 * 0.96)
 
@@ -89,6 +95,7 @@ def test_a_confidence_at_which_next_to_nothing_is_carried_is_not_reached(
     rate: float, predicted: float, reaches: bool
 ) -> None:
     """A fifth of the closed form's 10, or of what is carried as predicted."""
+    assert LEAST == 0.2
     contender = sure(carries=lambda instances: predicted)
     assert contest()._reaches(contender, capacity_of(rate), 20) == reaches
     job = replace(contender, question=asked_for(400.0, offline=True))
@@ -111,7 +118,7 @@ def test_what_is_carried_as_predicted_is_looked_for_above_what_would_not_reach()
                 ),
             )
             assert contest()._reaches(contender, capacity_of(1.9), 20) == reaches
-    assert calls == [(80, {"above": 1.9 / 0.2, "care": QUICK})] * 2
+    assert calls == [(80, {"above": 1.9 / LEAST, "care": QUICK})] * 2
 
 
 def test_what_does_not_reach_a_confidence_says_so() -> None:
@@ -206,6 +213,7 @@ def test_pairs_are_tried_side_by_side_where_rows_are_wanted(
         assert meeting.held(contenders, tune=False) == []
     waves = [after - before for before, after in zip(counts[::2], counts[1::2], strict=True)]
     assert waves == together
+    assert max(waves) == (WAVE if rows else 1)
     assert set(meeting.outcomes) == set(range(5))
 
 
@@ -277,6 +285,7 @@ def test_the_deployments_whose_knobs_are_tried() -> None:
     contenders = [sure(place=place) for place in range(12)]
     near = [contender.ready.place for contender in meeting._near(contenders)]
     assert near == [0, 8, 7, 6, 5, 4]
+    assert len(near) == TUNED
     weak = [replace(contender, most=5.0) for contender in contenders]
     assert meeting._near(weak) == [], "no knob lets them carry what would save a system"
     every = replace(meeting, search=replace(meeting.search, prune=False))
@@ -328,6 +337,7 @@ def strained(times: float, metric: str = "e2e") -> Behind:
 
 def test_settings_further_away_are_tried_until_one_strains_the_limits_more() -> None:
     """By more than a tenth over the least that any has strained them."""
+    assert ALIKE == 1.1
     assert along([strained(1.9), strained(1.6), strained(1.7)], strained(2.0))[2] == [0, 1, 2]
     assert along([strained(2.1), strained(2.19), strained(2.1)], strained(2.0))[2] == [0, 1, 2]
     assert along([strained(2.21), strained(1.0)], strained(2.0))[2] == [0]

@@ -31,6 +31,7 @@ from tonnage.sizing.loads.trial import MARGIN, Ready
 from tonnage.sizing.question import Pools
 from tonnage.sizing.search.deployment_capacity import Contender
 from tonnage.sizing.search.disaggregated import (
+    STAND,
     PooledAtPeak,
     PooledContender,
     _per_instance,
@@ -172,7 +173,7 @@ def test_a_load_to_beat_is_looked_at_on_the_systems_that_it_would_take() -> None
 def test_roles_and_the_instances_that_stand_for_a_fleet() -> None:
     contender = in_pools(split=(1, 3), whole=8)
     assert contender.roles(8) == (("prefill", 2), ("decode", 6))
-    assert [contender.standing_for(instances) for instances in (2, 32, 33)] == [2, 32, 32]
+    assert [contender.standing_for(instances) for instances in (2, 32, 33)] == [2, 32, STAND]
     assert contender.settled_on(3, AS_PREDICTED) is contender
     with pytest.raises(ValueError, match="does not ask for two pools"):
         contender.asked  # noqa: B018

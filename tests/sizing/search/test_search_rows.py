@@ -24,6 +24,7 @@ from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.search.deployment_capacity import Sized
 from tonnage.sizing.search.objectives import FewestGpus, MostLoad, ShortestAnswers
 from tonnage.sizing.search.search import (
+    RECHECKED,
     Contest,
     Search,
     _not_sure,
@@ -245,6 +246,7 @@ def test_six_fleets_at_most_are_simulated_before_one_is_chosen() -> None:
         ranking, verdict, failed = contest().search._checked(rows)
     assert [(row.ready.place, row.checked) for row in ranking] == [(6, False), (7, False)]
     assert (verdict, failed) == (None, dict.fromkeys(range(6), ("rejected", "never")))
+    assert len(failed) == RECHECKED
 
 
 def test_a_search_is_of_the_longest_runs_with_rows_and_pruned_unless_it_says_otherwise() -> None:

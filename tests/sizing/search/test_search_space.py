@@ -22,6 +22,7 @@ from tonnage.sizing.loads.instance import Traffic
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.trial import Ready, Trial
 from tonnage.sizing.search.search_space import (
+    MOST_SYSTEMS_PER_INSTANCE,
     _pipelined,
     _with_what_fits,
     narrowed,
@@ -295,7 +296,7 @@ def test_the_shortest_pipeline_of_the_widest_groups_on_four_systems_at_most(
     calls.clear()
     fits.clear()
     assert _pipelined(asked, Runs(), trial, 7) is None
-    assert max(tp * pp for tp, pp in calls) == 32
+    assert max(tp * pp for tp, pp in calls) == 8 * MOST_SYSTEMS_PER_INSTANCE == 32
 
 
 def test_the_traffic_of_an_instance_is_that_of_the_question_and_its_system() -> None:

@@ -29,6 +29,12 @@ from tonnage.sizing.search.deployment_capacity import Contender
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import trials
 from tonnage.sizing.search.tuning import (
+    BATCH,
+    BESIDE,
+    FRONT_END_BUSY,
+    FRONT_ENDS,
+    KEPT_SHARE,
+    TOKENS,
     _ends,
     _full_step_s,
     _ways,
@@ -169,6 +175,7 @@ def test_the_settings_that_are_tried_of_a_knob(
     tried = list(_ways(ready, moves, smaller=smaller, larger=larger))
     name = names[moves[0]] if moves else ""
     assert [[getattr(setting, name) for setting in way] for way in tried] == ways
+    assert BATCH == (8, 4_096)
     first = ready.first.deployment.knobs
     assert all(
         replace(setting, **{name: getattr(first, name)}) == first
@@ -181,6 +188,7 @@ def test_the_settings_that_are_tried_of_a_knob(
 def test_more_front_ends_are_tried_where_an_engine_has_a_flag_and_the_first_setting_too() -> None:
     (way,) = _ways(ready_with(front_ends=3), ("front_ends",), smaller=False, larger=True)
     assert [setting.front_ends for setting in way] == [6, 12, 24]
+    assert [3 * times for times in FRONT_ENDS] == [6, 12, 24]
     silent = ready_with()
     silent.first.deployment.engine = "nim-2024"
     assert list(_ways(silent, ("front_ends",), smaller=False, larger=True)) == []
@@ -226,6 +234,8 @@ def test_the_largest_budget_whose_full_step_keeps_a_limit_on_gaps(
     )
     instance = SimpleNamespace(deployment=SimpleNamespace(knobs=knobs()))
     assert fitted(instance, slo) == knobs(max_num_tokens=tokens)
+    assert tokens in TOKENS
+    assert KEPT_SHARE == 0.95
     instance.deployment.knobs = knobs(chunked_prefill=False)
     assert fitted(instance, slo) == knobs(chunked_prefill=False)
 
@@ -240,6 +250,7 @@ def test_a_full_step_by_hand() -> None:
     small.batch = 4
     _full_step_s(small, 64)
     _full_step_s(small, 2)
+    assert BESIDE == 32
     assert calls == [
         (32, 1, 32, 32 * 168, 3_360),
         (100, 1, 32, 100 * 100, 3_360),
@@ -332,3 +343,4 @@ def test_front_ends_are_tried_where_one_is_busy(
     ready = SimpleNamespace(instance=SimpleNamespace(front_end_busy=lambda rate: busy * rate))
     contender = carrying(1.0, question=asked_for(1.0, free_moves=moves), ready=ready)
     assert tries_front_ends(contender, 1.0) == tries
+    assert FRONT_END_BUSY == 0.5

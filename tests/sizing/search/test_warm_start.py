@@ -24,7 +24,7 @@ from tonnage.plan.limit import SATURATION, Breach, bound_by, limit_of
 from tonnage.plan.reason import Behind
 from tonnage.sizing.loads.confidence import AS_PREDICTED, Slowdown
 from tonnage.sizing.search.deployment_capacity import Sized
-from tonnage.sizing.search.warm_start import _alike, expecting, most_of, shares_of
+from tonnage.sizing.search.warm_start import FURTHER, _alike, expecting, most_of, shares_of
 
 
 def test_relatives_of_a_deployment_share_first_the_kind_of_parallelism_then_the_engine() -> None:
@@ -104,6 +104,10 @@ def test_the_most_that_a_deployment_carries_in_a_question_that_differs_little() 
     assert most_of(contender, behind("ttft", 2_600.0), AS_PREDICTED) == pytest.approx(3 / 5.2)
     assert most_of(contender, behind("tpot", 1_000.0), AS_PREDICTED) == pytest.approx(0.75)
     assert most_of(contender, behind("tpot", None), AS_PREDICTED) == pytest.approx(0.75)
+    unknown = Breach(limit=limit_of(replace(TPOT, seconds=1e-4)), value_ms=None)
+    tight = replace(behind("tpot", None), breach=unknown)
+    assert most_of(contender, tight, AS_PREDICTED) == pytest.approx(0.75)
+    assert FURTHER == 1.3
 
 
 def test_the_share_of_a_relative_is_expected() -> None:

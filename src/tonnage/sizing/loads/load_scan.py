@@ -52,9 +52,9 @@ def worst_limit(summary: Summary, slo: Slo) -> Limit | None:
     """The limit that is exceeded by the largest factor, or None when all hold (an undefined value
     holds).
     """
-    over = [(statistic_s(summary, limit) / limit.seconds, i) for i, limit in enumerate(slo)]
-    factor, index = max(((f, -i) for f, i in over if f > 1.0), default=(0.0, 0))
-    return slo[-index] if factor else None
+    ratios = [statistic_s(summary, limit) / limit.seconds for limit in slo]
+    over = [ratio for ratio in ratios if ratio > 1.0]
+    return slo[ratios.index(max(over))] if over else None
 
 
 def breach(summary: Summary, limit: Limit) -> Breach:
@@ -251,10 +251,7 @@ class LoadScan:
         rate, limit = top, None
         if used_at(over, slo) > 1.0:
             share = (
-                min(
-                    (_share(below.summary, over.summary, compared_limit) for compared_limit in slo),
-                    default=0.0,
-                )
+                min(_share(below.summary, over.summary, compared_limit) for compared_limit in slo)
                 if over.growth <= 1.0
                 else 0.0
             )
