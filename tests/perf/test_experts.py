@@ -427,6 +427,7 @@ def test_terms_of_experts_by_hand() -> None:
         return replace(terms, dispatch_s=0.0, dispatch_bytes_s=math.inf)
 
     assert resolved({}, {}, fp8) == ExpertTerms(compute=0.4, memory=0.9, spread=2.0)
+    assert resolved({}, {}, four) == ExpertTerms(compute=0.4, memory=0.9, spread=2.0)
     whole = resolved(CORRECTIONS, GENERATION, fp8)
     expected = ExpertTerms(
         compute=0.4 * 0.7 * 0.9 * 0.8 * 0.6 * 0.5,

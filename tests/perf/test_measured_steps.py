@@ -189,6 +189,7 @@ def test_entries_of_a_table_are_a_twelfth_apart_by_hand() -> None:
     assert _knots(tokens).tolist() == [1, 2, 4, 100, 110]
     assert _knots(np.array([1, 2, 100, 108.0])).tolist() == [1, 2, 108]
     assert _knots(np.array([3.0, 5.0])).tolist() == [3, 5]
+    assert _knots(np.array([1, 2, 4.0])).tolist() == [1, 2, 4]
 
 
 def test_what_multiplies_each_term_by_hand() -> None:

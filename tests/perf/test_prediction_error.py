@@ -239,6 +239,7 @@ APART = {"model": "qwen3-235b-a22b", "gpu": "h200-sxm-141gb", "precision": "fp8"
     [
         ({}, {"host"}),
         ({"dp": 8, "tp": 1}, {"host", "ranks"}),
+        ({"dp": 2, "tp": 4}, {"host", "ranks"}),
         # experts in four bits, and few weights of a token, are what rows of vLLM have
         ({"model": "gpt-oss-120b", "precision": "mxfp4", "tp": 1}, {"host"}),
         ({"model": "gpt-oss-20b", "precision": "mxfp4", "tp": 1}, {"host"}),

@@ -498,6 +498,11 @@ def test_quantiles_between_and_beyond_those_of_the_table_by_hand() -> None:
         NormalDist().inv_cdf(0.9) - NormalDist().inv_cdf(0.75)
     )
     assert interpolated(bent, 0.8) == pytest.approx(3 * share)
+    ends = (-5.0, *[0.0] * 7, 5.0)
+    outside = NormalDist().inv_cdf(0.96) - NormalDist().inv_cdf(0.95)
+    last = NormalDist().inv_cdf(0.975) - NormalDist().inv_cdf(0.95)
+    assert interpolated(ends, 0.96) == pytest.approx(5 * outside / last)
+    assert interpolated(ends, 0.04) == pytest.approx(-5 * outside / last)
 
 
 def test_a_table_with_unknown_keys_is_refused_line_by_line() -> None:

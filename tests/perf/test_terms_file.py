@@ -44,6 +44,10 @@ from tools.fit.terms import layout
             ("engines", "vllm", "kv_bandwith"),
             "engines.vllm.kv_bandwith: unknown key; did you mean kv_bandwidth",
         ),
+        (
+            ("engines", "vllm", "expert_layers"),
+            "engines.vllm.expert_layers: unknown key; did you mean expert_layer_s or expert_layer?",
+        ),
         (("gpus", "l40s", "compute_9"), "gpus.l40s.compute_9: unknown key"),
         (("engine",), "engine: unknown key; did you mean engines"),
     ],

@@ -247,11 +247,11 @@ def energy_of(serving: Serving, traffic: Traffic, prices: Prices, instances: int
     busy, drawn, has_power = 0.0, 0.0, serving.power is not None
     for hours in traffic.hours:
         rate, sized = hours.requests_per_second, hours.sized_requests_per_second
-        most = max(carried, sized)
-        used = 1.0 if rate is None else rate / most
+        highest = max(carried, sized)
+        used = 1.0 if rate is None else rate / highest
         busy += hours.hours_per_year * used
         drawn += hours.hours_per_year * _drawn(
-            serving, sized / most if rate is None and has_power else used
+            serving, sized / highest if rate is None and has_power else used
         )
     utilisation = busy / HOURS_PER_YEAR
     kwh = full_kw * drawn * prices.pue.value

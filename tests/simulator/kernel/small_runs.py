@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.deployments import knobs_of
+from tests.simulator.kernel.hand_worked import trace_of
 from tests.strategies import MS, ROOFLINE, Run, coefficient_array
 from tonnage.perf import step_terms as at
 from tonnage.perf.step import Drafting, StepModel
@@ -20,6 +21,20 @@ from tonnage.spec.workload import Trace
 
 KINDS = ("alone", "sharing", "sessions", "classes")
 """Requests that have nothing in common, or a beginning, or follow one another, or differ in rank."""
+
+
+GUESSES = Drafting(tokens=2, acceptance=0.6, passes=1, coefficients=ROOFLINE * 0.1)
+
+NO_LIMITS = {"windows": Windows(blocks=0, tokens=0), "window_ps": -1, "max_context": 0}
+
+TICKS = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
+"""Steps of a millisecond, whatever they compute."""
+
+
+def half_ms(*rows: tuple[float, int, int]) -> Trace:
+    """``trace_of``, with halves of a millisecond."""
+    trace = trace_of(*((round(2 * at), isl, osl) for at, isl, osl in rows))
+    return replace(trace, due_ps=trace.due_ps // 2)
 
 
 class Draws:

@@ -30,7 +30,7 @@ from tonnage.sizing.loads.confidence import AS_PREDICTED, Slowdown
 from tonnage.sizing.loads.fleet_check import Replayed
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.planner import size
-from tonnage.sizing.search.deployment_capacity import Contender, slower_capacity
+from tonnage.sizing.search.deployment_capacity import HAIR, Contender, slower_capacity
 from tonnage.spec.deployment import Limit
 
 few_parts = plans_with("curve")
@@ -246,7 +246,7 @@ def test_systems_that_short_runs_leave_in_doubt_are_settled_by_the_longest() -> 
     ("systems", "rate", "counted"),
     [
         (10, 10.0, 10.0),
-        (11, 10.0, 400 / 40 * (1 - 1e-9)),
+        (11, 10.0, 400 / 40 * HAIR),
         (12, 10.0, 400 / 44 * (1 - 1e-9)),
         (12, 8.5, 8.5),
         (3, 40.0, 40.0),
