@@ -341,7 +341,7 @@ def test_matrices_of_a_step_by_hand(
     """Two operations for each weight of half of them; in the format's own rate, or next to it."""
     c = added(precision, **what)
     assert (c["linear_flops"], c["linear_bytes"]) == pytest.approx(
-        (flops_s, bytes_s / 2), rel=1e-12
+        (flops_s, bytes_s / 2), rel=1e-12, abs=0.0
     )
     assert c["norm"] == 1.5
 
@@ -366,9 +366,9 @@ def test_activations_and_head_of_a_step_by_hand(
 ) -> None:
     """Twice as often, in two bytes each; the head at what 16 bits reach."""
     c = added(precision, **what)
-    assert c["activation"] == pytest.approx(2 * 2 * elements / 1e12, rel=1e-12)
-    assert c["head_flops"] == pytest.approx(2 * HEAD / 2 / 0.25e15, rel=1e-12)
-    assert c["head_bytes"] == pytest.approx(head_bytes * HEAD / 2 / 0.6e12, rel=1e-12)
+    assert c["activation"] == pytest.approx(2 * 2 * elements / 1e12, rel=1e-12, abs=0.0)
+    assert c["head_flops"] == pytest.approx(2 * HEAD / 2 / 0.25e15, rel=1e-12, abs=0.0)
+    assert c["head_bytes"] == pytest.approx(head_bytes * HEAD / 2 / 0.6e12, rel=1e-12, abs=0.0)
 
 
 @pytest.mark.parametrize(
