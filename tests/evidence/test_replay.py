@@ -9,9 +9,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.results.test_metrics import record
 from tonnage.api import deployment_of, simulate
-from tonnage.evidence.replay import MetricBeside, _attained, _columns, _notes, replay
-from tonnage.results.requests import COMPLETED, REJECTED, Requests
+from tonnage.errors import InputError
+from tonnage.evidence.replay import (
+    MetricBeside,
+    RunBesidePlan,
+    _attained,
+    _columns,
+    _metrics,
+    _notes,
+    _trace,
+    replay,
+)
+from tonnage.results.metrics import summarize
+from tonnage.results.requests import COMPLETED, FAILED, REJECTED, Requests
 
 
 @pytest.mark.parametrize(
@@ -144,3 +156,80 @@ def test_joint_attainment_is_laid_beside_by_limit(monkeypatch: pytest.MonkeyPatc
         ("share 90%", "mean", 0.8, 0.7),
         ("share 50%", "mean", 0.6, 0.65),
     ]
+
+
+def test_the_requests_of_a_run_as_they_come_by_hand() -> None:
+    """Two were due together, 2 ms before the start, and come when they were sent, the first never
+    before it was due; one was sent late and comes when it was due; one failed."""
+    due, sent = np.array([5, -2, -2, 9, 1]), np.array([8, 4, -3, 9, 1])
+    run = SimpleNamespace(
+        status=np.array([COMPLETED, COMPLETED, COMPLETED, FAILED, COMPLETED]),
+        due_ns=due,
+        sent_ns=sent,
+        isl=np.array([10, 20, 30, 40, 50]),
+        osl=np.array([1, 2, 3, 4, 5]),
+    )
+    trace, was_due = _trace(run)  # type: ignore[arg-type]
+    assert trace.isl.tolist() == [30, 50, 20, 10]
+    assert trace.osl.tolist() == [3, 5, 2, 1]
+    assert trace.due_ps.tolist() == [0, 3_000, 6_000, 7_000]
+    assert was_due.tolist() == [0, 3, 0, 7]
+    assert (trace.concurrency, trace.turnaround_ps) == (0, 0)
+    later, was_due = _trace(SimpleNamespace(**vars(run) | {"due_ns": due + 4, "sent_ns": sent + 4}))  # type: ignore[arg-type]
+    assert (later.due_ps.tolist(), was_due.tolist()) == ([2_000, 5_000, 8_000, 9_000], [2, 5, 2, 9])
+    for name in ("isl", "osl"):
+        unknown = SimpleNamespace(**vars(run) | {name: np.array([1, 1, 0, 1, 1])})
+        with pytest.raises(InputError, match="does not say how many tokens its prompts"):
+            _trace(unknown)  # type: ignore[arg-type]
+    failed = SimpleNamespace(**vars(run) | {"status": np.full(5, FAILED)})
+    with pytest.raises(InputError, match="has no completed request"):
+        _trace(failed)  # type: ignore[arg-type]
+
+
+def test_every_statistic_is_laid_beside_its_prediction_with_its_interval() -> None:
+    """A run of single tokens has no time between tokens, which its replay has."""
+    ours = summarize(record([0, 0], [10, 30], [10, 30], [1, 1]))
+    theirs = summarize(record([0, 0], [20, 20], [40, 60], [3, 3]))
+    found = list(_metrics(ours, theirs, {"ttft_ms": (15.0, 25.0), "e2e_p95_ms": (1.0, 2.0)}))
+    assert [(one.metric, one.statistic) for one in found[-2:]] == [
+        ("requests_per_second", "mean"),
+        ("output_tokens_per_second", "mean"),
+    ]
+    assert len(found) == 18
+    values = {(one.metric, one.statistic): one for one in found}
+    assert values["ttft_ms", "mean"] == MetricBeside(
+        metric="ttft_ms", statistic="mean", measured=20.0, predicted=20.0, low=15.0, high=25.0
+    )
+    p95 = values["e2e_ms", "p95"]
+    assert (p95.measured, p95.predicted, p95.low, p95.high) == (29.0, 59.0, 1.0, 2.0)
+    tpot = values["tpot_ms", "p50"]
+    assert (math.isnan(tpot.measured), tpot.predicted, math.isnan(tpot.low)) == (True, 15.0, True)
+    rates = [(one.measured, one.predicted) for one in found[-2:]]
+    assert rates == [pytest.approx((2 / 0.03, 2 / 0.06)), pytest.approx((2 / 0.03, 6 / 0.06))]
+
+
+def test_a_run_beside_its_plan_as_json() -> None:
+    pair = MetricBeside(metric="ttft_ms", statistic="p95", measured=100.0, predicted=150.0)
+    deployment = deployment_of(**CHOICE)
+    beside_it = RunBesidePlan(
+        deployment=deployment,
+        instances=1,
+        router="",
+        requests=7,
+        metrics=(pair,),
+        notes=("a note",),
+        marks=("a mark",),
+    )
+    assert beside_it.to_json() == {
+        **deployment.named,
+        "engine_preset": deployment.engine,
+        "instances": 1,
+        "router": None,
+        "requests": 7,
+        "share": 0.8,
+        "metrics": beside_it.to_json()["metrics"],
+        "notes": ["a note"],
+        "marks": ["a mark"],
+    }
+    assert [metric["ratio"] for metric in beside_it.to_json()["metrics"]] == [1.5]
+    assert replace(beside_it, router="session").to_json()["router"] == "session"
