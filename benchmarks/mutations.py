@@ -232,15 +232,14 @@ def concerned(graph: Any, file: str, line: int) -> list[str]:
                     name,
                 )
             )
-    uncompiled = "tests/simulator/kernel/test_uncompiled"
     compared = (
-        (f"{uncompiled}.py", f"{uncompiled}_fleets.py")
+        "tests/simulator/kernel/test_uncompiled"
         if file.startswith(("simulator/kernel/", "simulator/reference/"))
-        else ()
+        else " "
     )
-    nearest = sorted(ranked, key=lambda each: (each[-1] not in compared, *each))[:FILES]
+    ranked.sort(key=lambda each: (not each[-1].startswith(compared), *each))
     # that one reads the classes of all files
-    return ["tests/test_values.py", *(name for *_, name in nearest)]
+    return ["tests/test_values.py", *(name for *_, name in ranked[:FILES])]
 
 
 def copied(folder: Path) -> Path:
@@ -302,6 +301,7 @@ def noticed(copy: Path, tests: list[str], budget_s: float) -> str:
             os.killpg(process.pid, signal.SIGKILL)
             return f"no end after {SLOWEST_S} s"
     failed = [row for row in output.splitlines() if row.startswith(("FAILED", "ERROR", "E  "))]
+    assert process.returncode != pytest.ExitCode.USAGE_ERROR, output  # no such file of tests
     nothing = process.returncode in (0, 5)  # 5: none of their tests is in the core
     return "" if nothing else (failed or output.splitlines() or ["no word"])[-1][:110]
 

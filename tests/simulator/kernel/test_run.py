@@ -24,7 +24,7 @@ from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-@examples(0.5)
+@examples(0.25)
 @given(data=st.data())
 def test_kernel_equals_reference(scheduler, data):
     compare(data.draw(runs((scheduler,))))

@@ -180,6 +180,24 @@ def test_an_uncompiled_fleet_equals_the_reference(plain, router, changes):
     assert np.isin(routed.requests.status, (COMPLETED, REJECTED, FAILED)).all()
 
 
+@pytest.mark.parametrize("retry", RETRIES)
+@pytest.mark.parametrize("router", ["least-outstanding", "least-tokens"])
+def test_what_others_have_on_its_way_stays_so_where_an_instance_fails(plain, router, retry):
+    """All stream slowly, so that tokens of each are under way to clients at any time."""
+    kinds = engines_of_all_kinds(mixed_trace())
+    slow = replace(kinds[5].step, stream_s=0.011)
+    fleet = [replace(kind, step=slow) for kind in (kinds[4], kinds[5], kinds[0])]
+    outages = failing(
+        (12, 0, FAILS),
+        (14, 0, RETURNS),
+        (17, 2, FAILS),
+        (20, 2, RETURNS),
+        (35, 1, FAILS),
+        (66, 0, FAILS),
+    )
+    same_fleets(plain, fleet, router, changes=Changes(outages=outages, retry=retry))
+
+
 CLASSES = np.arange(26) * 7 % 5 % 3
 
 
