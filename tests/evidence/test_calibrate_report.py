@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tonnage.errors import InputError
 from tonnage.evidence.calibrate import (
     CalibrationReport,
     TtftError,
+    _Calibrating,
     _check_loads,
     _fits,
     _one_of_each,
@@ -268,3 +270,18 @@ def test_a_front_end_is_off_where_that_is_sure_felt_and_possible(
     assert front.off is off
     assert front.seconds == pytest.approx(front_ms / 1e3, abs=8e-4)
     assert not any(other.off for other in others)
+
+
+def test_what_is_left_out_in_turn_is_a_curve_where_there_are_several_and_else_a_point() -> None:
+    row = {**MACHINE, "isl": 800, "osl": 100, "concurrency": 4}
+
+    def left_out(*rows: Row) -> tuple[str, list[list[bool]], int]:
+        sample: Any = SimpleNamespace(rows=list(rows), parts=[], names=())
+        made = _Calibrating(sample, data="", set_aside=0, progress=None)
+        return made.units, [fold.tolist() for fold in made.folds], made.total
+
+    points = left_out(row, row | {"concurrency": 8})
+    assert points == ("point", [[True, False], [False, True]], 2 * 3)
+    for name, value in (("isl", 9), ("osl", 9), ("tp", 2), ("model", "m"), ("precision", "fp8")):
+        curves = left_out(row, row | {name: value}, row | {"concurrency": 8})
+        assert curves == ("curve", [[True, False, True], [False, True, False]], 2 * 3)
