@@ -554,3 +554,13 @@ def test_what_is_left_of_an_hour_is_what_its_share_of_the_fleet_does_not_carry(
     flat = replace(load, profile=())
     assert beyond_existing(flat, peak / 4).mean_requests_per_second == pytest.approx(5.25)
     assert beyond_existing(flat, 2 * peak).mean_requests_per_second == 0.0
+
+
+def test_a_machine_is_reserved_for_three_years_where_the_months_are_as_many() -> None:
+    """At half a USD, and 1 USD of licence, for the hours of three years."""
+    kept = {"value": 0.5, "gpus": 8, "terms": "reserved 3 years"}
+    prices = priced(cloud={"h100": {"hourly": {"value": 2, "gpus": 8}, "kept": kept}})
+    horizon = compared(months(*[40.0] * 36, prices=prices))
+    assert total(horizon, "reserved") == pytest.approx(3 * 8_760 * 8 * (0.5 + 1))
+    assert horizon.way("reserved").reserved_gpus == (8,) * 36  # type: ignore[union-attr]
+    assert compared(months(*[40.0] * 35, prices=prices)).way("reserved") is None
