@@ -221,23 +221,18 @@ def concerned(graph: Any, file: str, line: int) -> list[str]:
         }
         if near := [steps[name] for name in names & steps.keys()]:
             name = path.relative_to(ROOT).as_posix()
-            other = not name.startswith(f"tests/{file.partition('/')[0]}/")
             ranked.append(
                 (
                     -len(named & set(re.findall(r"\w+", text))),
                     min(near) > 0,
-                    other,
+                    not name.startswith(f"tests/{file.partition('/')[0]}/"),
                     min(near),
                     len(text),
                     name,
                 )
             )
-    compared = (
-        "tests/simulator/kernel/test_uncompiled"
-        if file.startswith(("simulator/kernel/", "simulator/reference/"))
-        else " "
-    )
-    ranked.sort(key=lambda each: (not each[-1].startswith(compared), *each))
+    kernel = file.startswith(("simulator/kernel/", "simulator/reference/"))
+    ranked.sort(key=lambda each: (not (kernel and "/test_uncompiled" in each[-1]), *each))
     # that one reads the classes of all files
     return ["tests/test_values.py", *(name for *_, name in ranked[:FILES])]
 
@@ -300,10 +295,14 @@ def noticed(copy: Path, tests: list[str], budget_s: float) -> str:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return f"no end after {SLOWEST_S} s"
-    failed = [row for row in output.splitlines() if row.startswith(("FAILED", "ERROR", "E  "))]
     assert process.returncode != pytest.ExitCode.USAGE_ERROR, output  # no such file of tests
-    nothing = process.returncode in (0, 5)  # 5: none of their tests is in the core
-    return "" if nothing else (failed or output.splitlines() or ["no word"])[-1][:110]
+    failed = [row for row in output.splitlines() if row.startswith(("FAILED", "ERROR", "E  "))]
+    # 5: none of their tests is in the core
+    return (
+        ""
+        if process.returncode in (0, 5)
+        else (failed or output.splitlines() or ["no word"])[-1][:110]
+    )
 
 
 class Change(NamedTuple):

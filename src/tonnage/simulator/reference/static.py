@@ -20,8 +20,8 @@ class Static(Batcher):
     """
 
     CACHES = False
-    size = 0
-    longest_prompt = 0
+    size: int
+    longest_prompt: int
 
     def schedule(self) -> Step:
         """The prefill of a new batch, or the next decode step of the present one."""
