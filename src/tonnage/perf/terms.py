@@ -148,7 +148,7 @@ def by_width(narrow: float, wide: float, width: int) -> float:
     logarithm is interpolated.
     """
     share = min(max(math.log(width / NARROW_FFN) / math.log(WIDE_FFN / NARROW_FFN), 0.0), 1.0)
-    return narrow ** (1.0 - share) * wide**share
+    return float(narrow ** (1.0 - share) * wide**share)
 
 
 def add_experts(
