@@ -243,6 +243,8 @@ def test_words_that_do_not_add_up_make_no_prompt() -> None:
     exact = Prompts(words=("wa",), ring=("wa",), seed=0, counter=vocabulary(["wa"]), additive=True)
     assert exact.of_pieces([(1, 2), (2, 2), (3, 9)], 5) == "wa wa wa wa wa"
     assert exact.text(1, 3) == "wa wa wa"
+    with pytest.raises(InputError, match="no prompt of exactly 2 tokens"):
+        replace(exact, shared="wa wa", shared_tokens=2).text(1, 2)  # none of its own
 
 
 def spoken(*turns: tuple[str, object]) -> dict[str, object]:

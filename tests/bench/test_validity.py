@@ -335,6 +335,7 @@ def test_a_value_that_could_not_be_had_passes(
     (check,) = (check for check in judged(replace(SEEN, **changed)).checks if check.name == name)
     assert check.value == pytest.approx(value, nan_ok=True)
     assert check.passed == math.isnan(value)
+    assert check.limit in [usual.limit for usual in judged().checks if usual.name == name]
 
 
 def test_a_rate_that_waits_at_the_client_is_no_check_and_says_what_was_sent() -> None:

@@ -170,6 +170,7 @@ def test_a_fit_that_predicts_left_out_points_no_better_changes_nothing(
     points = measured(800, 100, with_factors(TRUTH), clients=(1, 8, 64))
     report = calibrate(points, data="a made machine")
     assert (report.kept, report.strength) == (False, 0.0)
+    assert not report.calibration.by_curve  # each point was left out in turn
     assert report.calibration.multipliers == report.calibration.terms == ()
     assert report.calibration.left_out == spread_of(seen["before"])
     assert report.after == report.before == report.left_out_before

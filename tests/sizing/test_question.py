@@ -299,6 +299,8 @@ def test_blocks_are_larger_where_that_hardly_changes_what_is_found(
         (Sharing(sessions=PREFIX, new=Lengths(mean=100.0)), 32, 100.0),
         (Sharing(sessions=replace(PREFIX, prefix_tokens=24), new=FIVE), 8, 5.0),  # less than before
         (Sharing(recording=RECORDING), 48, None),
+        # blocks of 16 are those of the recording, of 48 lose one
+        (Sharing(recording=RECORDING, new=Lengths(mean=100.0)), 48, 52.0),
     ],
 )
 def test_questions_are_as_much_shorter(sharing: Sharing, block: int, tokens: float | None) -> None:

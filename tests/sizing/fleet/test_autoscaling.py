@@ -247,6 +247,7 @@ def test_more_requests_than_are_simulated_are_shared_by_fewer_instances(monkeypa
     monkeypatch.setattr(fleet_over_hours, "MOST_REQUESTS", 10_000)
     large = replace(fleet(), instances=12, profile=tuple(4 * rate for rate in DAY))
     assert large.simulated == 4
+    assert replace(large, profile=()).simulated == 12  # recorded moments
     outcome = large.run(large.hardest, None)
     assert [each.instances for each in outcome.run.held] == [12]
     assert len(large.hardest) == pytest.approx(
