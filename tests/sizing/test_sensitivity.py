@@ -79,15 +79,15 @@ def test_a_changed_question_is_what_a_user_would_type(asked: Question) -> None:
 
 
 @pytest.mark.accuracy
-def test_what_a_limit_between_tokens_left_out_is_tried_again_where_steps_are_faster() -> None:
-    """FP8 breaks it by a little, and with steps a fifth faster takes the fewest systems."""
+def test_what_was_second_is_tried_again_where_steps_are_faster() -> None:
+    """FP16 is second, and with steps a fifth faster takes the fewest GPUs."""
     asked = ask(
         model="qwen3-32b",
         gpu="gb200,mi355x",
         isl=1400,
         osl=150,
         ttft="p95<=2.8s",
-        itl="p99<=60ms",
+        itl="p99<=70ms",
         peak_rps=3.0,
         engine="vllm",
     ).questions[0]

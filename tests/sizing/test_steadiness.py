@@ -1,5 +1,5 @@
 """Questions asked again with one thing changed, at a given GPU, engine and format: answers move the
-right way, and by no noise.
+right way, and by no noise where the runs are the same; other steps and lengths make other runs.
 
 ``./benchmark steadiness`` asks many more, drawn at random, and prints the figures.
 """
@@ -87,19 +87,23 @@ CHANGES: dict[str, Callable[[Question], Question]] = {
     "shorter prompts": lambda q: changed_question(q, "isl", -0.2),
     "shorter outputs": lambda q: changed_question(q, "osl", -0.2),
 }
+OTHER_RUNS = ("faster steps", "shorter prompts", "shorter outputs")
+NOISE = 1.05
+"""By what another seed moves the exact number of systems at most."""
 
 
 @pytest.mark.parametrize(("name", "change"), in_turn(list(CASES), list(CHANGES)))
 def test_what_asks_for_less_needs_no_more(name: str, change: str) -> None:
     less, more = chosen(CHANGES[change](case(name))), first(name)
+    noise = NOISE if change in OTHER_RUNS else 1.0
     assert less.systems <= more.systems
-    assert less.systems_exact <= more.systems_exact
+    assert less.systems_exact <= noise * more.systems_exact
 
 
 @pytest.mark.parametrize(("seed", "name"), in_turn([1, 2], list(CASES)))
 def test_another_seed_moves_the_answer_by_five_percent_at_most(name: str, seed: int) -> None:
     assert chosen(replace(case(name), seed=seed)).systems_exact == pytest.approx(
-        first(name).systems_exact, rel=0.05
+        first(name).systems_exact, rel=NOISE - 1
     )
 
 
