@@ -71,6 +71,7 @@ def test_prompts_have_exactly_the_tokens_asked_for_and_beginnings_of_their_own(
     for shared in (0, 30):
         made = prompts(seed=3, tokenizer=path, shared_tokens=shared)
         assert made.exact
+        assert made.additive
         texts = [made.text(number, 64) for number in range(50)]
         assert {len(counter.encode(text).ids) for text in texts} == {64}
         assert len(set(texts)) == 50
@@ -243,6 +244,7 @@ def test_words_that_do_not_add_up_make_no_prompt() -> None:
     exact = Prompts(words=("wa",), ring=("wa",), seed=0, counter=vocabulary(["wa"]), additive=True)
     assert exact.of_pieces([(1, 2), (2, 2), (3, 9)], 5) == "wa wa wa wa wa"
     assert exact.text(1, 3) == "wa wa wa"
+    assert replace(exact, shared="wa wa", shared_tokens=2).text(1, 3) == "wa wa wa"
     with pytest.raises(InputError, match="no prompt of exactly 2 tokens"):
         replace(exact, shared="wa wa", shared_tokens=2).text(1, 2)  # none of its own
 
