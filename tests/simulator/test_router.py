@@ -113,6 +113,22 @@ def test_a_number_chooses_among_the_instances_that_are_there() -> None:
     assert nth_available(view._replace(available=[0] * 5), 3) == NO_INSTANCE
 
 
+def test_where_both_draws_are_one_instance_the_second_is_the_next_that_is_there() -> None:
+    view, memory = idle(5)._replace(available=[0, 1, 0, 1, 1]), memory_of(5)
+    firsts = set()
+    for number in range(60):
+        first, second = (
+            nth_available(view, drawn(memory.seed[0], number, place)) for place in (0, 1)
+        )
+        if first == second:
+            following = {1: 3, 3: 4, 4: 1}[first]
+            requests = [4 if place == following else 5 for place in range(5)]
+            busy = view._replace(requests=requests)
+            assert ROUTERS["power-of-two"](busy, Asked(number, -1, 1), memory) == following
+            firsts.add(first)
+    assert firsts == {1, 3, 4}
+
+
 def test_a_faster_instance_holds_more_requests() -> None:
     view = idle(2, weight=[4.0, 1.0])._replace(requests=[3, 1])
     assert ROUTERS["least-outstanding"](view, Asked(0, -1, 1), memory_of(2)) == 0
