@@ -90,7 +90,6 @@ def compile_if_needed(
     Raises MemoryError: this process may take fewer than the ``LEAST_BYTES`` that compiling, or the
     simulation of fleets, needs.
     """
-    from tonnage.cli.progress import fleet_compiled_beside
     from tonnage.simulator.kernel import is_compiled, warm_up
     from tonnage.simulator.kernel.compiler import SLOWER
     from tonnage.simulator.kernel.driven import loop_of
@@ -162,7 +161,7 @@ def cores() -> int:
 
 
 def main() -> None:
-    """Draw the progress line in a second process."""
+    """Compile the loop of fleets; this is the second process."""
     threading.Thread(target=_end_with_the_first, daemon=True).start()
     gc.disable()  # as in ``warm_up``
     from tonnage.simulator.fleet import compile_fleet
